@@ -40,7 +40,7 @@ fi
 or_show nn_tests.log "$copy/build/nn_tests"
 # All except slow tests without registries.
 or_show models_tests.log "$copy/build/models_tests" "-tce=memory plan:*,logit_lens: it takes*,sentence piece:*,\
-picture:*,foreign files:*,translation:*,byte pairs:*"
+image:*,foreign files:*,translation:*,byte pairs:*"
 grep -h 'test cases' "$copy/nn_tests.log" "$copy/models_tests.log"
 
 orrery=$copy/build/orrery

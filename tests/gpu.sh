@@ -50,9 +50,9 @@ counts=$BUILD/counts.json
 text=examples/data/tinyshakespeare.txt
 
 # Kernel tests that compute-sanitizer watches: few launches each, all kinds of kernels.
-watched='*a sort on a card*,*rows are added to the rows*,*max on a card*,*in many launches*,*batches*one side shared*'
-watched="$watched,*several outputs side by side*,*values beside what C keeps*,*all masks and all options*"
-watched="$watched,*tiles that are hidden*,*what is held stands in registers*,*shared memory beyond*"
+watched='*a sort on a GPU*,*rows are added to the rows*,*max on a GPU*,*in many launches*,*batches*one side shared*'
+watched="$watched,*several outputs side by side*,*values next to C*,*all masks and all options*"
+watched="$watched,*tiles that are hidden*,*preloaded rows are in registers*,*shared memory beyond*"
 watched="$watched,*products of warp groups*"
 
 if [ -n "$folder" ]; then
@@ -202,8 +202,8 @@ benchmark() {
   shift
   if has_torch; then
     "$PYTHON" examples/benchmarks/compare.py --orrery "$program" --python "$PYTHON" --device cuda --rounds 1 \
-      --seconds "$time" --json "$BUILD/figures.json" "$@" || return 1
-    expectations "$BUILD/figures.json"
+      --seconds "$time" --json "$BUILD/benchmarks.json" "$@" || return 1
+    expectations "$BUILD/benchmarks.json"
     return
   fi
   echo "$PYTHON has no PyTorch that sees a GPU: times orrery only"
@@ -216,10 +216,10 @@ benchmark() {
     esac
   done
   # shellcheck disable=SC2086
-  "$program" bench $words --device cuda --seconds "$time" --precision "$precision" --json > "$BUILD/figures.json"
+  "$program" bench $words --device cuda --seconds "$time" --precision "$precision" --json > "$BUILD/benchmarks.json"
   status=$?  # a failed case ends it; the cases before count
-  cat "$BUILD/figures.json"
-  ! has_python || expectations "$BUILD/figures.json" || return 1
+  cat "$BUILD/benchmarks.json"
+  ! has_python || expectations "$BUILD/benchmarks.json" || return 1
   return "$status"
 }
 stage_bench() { benchmark 0.3 gemm rows attention --no-compile; }

@@ -70,7 +70,7 @@ sed -n 's/.*compute-sanitizer --tool memcheck .*--test-case=//p' "$fake/build/re
 [ "$(wc -l < "$fake/watched")" -ge 8 ] || { echo "compute-sanitizer watches too little"; problems=1; }
 while read -r pattern; do
   echo "$pattern" | sed 's/[*]/.*/g' > "$fake/pattern"
-  grep -q -x -f "$fake/pattern" "$fake/tests" || { echo "no test on a card is named $pattern"; problems=1; }
+  grep -q -x -f "$fake/pattern" "$fake/tests" || { echo "no test for a GPU is named $pattern"; problems=1; }
 done < "$fake/watched"
 LOSS=4.1 run
 expect "another loss" 1 "^--- training: FAILED" "1 failed"
@@ -113,7 +113,7 @@ PYTHON=python3 STAGES='bench' run
 expect "a known card" 0 "^--- bench: ok"
 expect_in_report "H200 SXM ms"
 expect_in_report "^gemm/2048x2048x2048 *f32 *1.0000 *>=0.2917 *3[.]43$"
-expect_in_report "^gemm/1x1x1 *bf16 *1.0000 .*figures.tsv does not have it"
+expect_in_report "^gemm/1x1x1 *bf16 *1.0000 .*benchmarks.tsv does not have it"
 card 'NVIDIA GeForce RTX 3090'
 PYTHON=python3 STAGES='bench' run
 expect "an unknown card" 0 "^--- bench: ok"

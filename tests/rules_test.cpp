@@ -209,16 +209,16 @@ Strings text_violations(const Files& files) {
       {std::regex("\\b(std::exit|std::abort|abort)\\s*\\("), libraries, "libraries do not end a program"},
       {std::regex("\\b(popen|system|wordexp)\\s*\\("),
        std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
-       "a shell would read what stands in a path; start a program by its arguments"},
+       "a shell would interpret a path; start a program with a list of arguments"},
       {std::regex("\\bstd::(rand|random_device|mt19937)\\b"), libraries,
        "random numbers come from engine/math/random.h"},
       {std::regex("\\bstd::[io]?fstream\\b"), std::regex("^(engine|nn|models|cuda|examples)/.*\\.(h|cpp|cuh|cu)$"),
-       "engine/system/files.h reads and writes files; a stream says nothing of what failed"},
+       "engine/system/files.h reads and writes files; a stream does not report errors"},
       {std::regex("\\b(flock|prctl|memfd_create|posix_spawn|fork|execv|waitpid|sigaction)\\s*\\(|::(signal|kill)\\s*\\("
                   "|\"/proc|"
                   "cgroup"),
        std::regex("^(engine/(?!system/)|nn/|models/|cuda/|examples/).*\\.(h|cpp|cuh|cu)$"),
-       "engine/system alone asks the system about processes, signals, locks and /proc"},
+       "only engine/system uses processes, signals, locks and /proc"},
       {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
       {std::regex("\t"), libraries, "two spaces, no tabs"}};
   Strings result;
@@ -245,8 +245,8 @@ Strings form_violations(const Files& files) {
       result.push_back(file.path + ": a header without #pragma once");
     const std::string name = fs::path(file.path).filename().string();
     for (const char* refused : {"common.", "utils.", "util.", "helpers.", "misc."})
-      if (file.code() && name.starts_with(refused)) result.push_back(file.path + ": a name that says nothing");
-    if (!file.text.empty() && file.text.back() != '\n') result.push_back(file.path + ": the last line has no end");
+      if (file.code() && name.starts_with(refused)) result.push_back(file.path + ": a name without a meaning");
+    if (!file.text.empty() && file.text.back() != '\n') result.push_back(file.path + ": no newline at the end");
   }
   return result;
 }
@@ -258,21 +258,23 @@ void check_none(const Strings& violations) {
 
 }  // namespace
 
-TEST_CASE("rules: the tree is found") {
+TEST_CASE("rules: the source tree is found") {
   CHECK(tree().size() > 20);
   CHECK(std::any_of(tree().begin(), tree().end(),
                     [](const File& file) { return file.path == "engine/tensor/tensor.h"; }));
 }
 
-TEST_CASE("rules: layers only look down, and each library has one user") { check_none(include_violations(tree())); }
+TEST_CASE("rules: layers include only lower layers, and each library has one user") {
+  check_none(include_violations(tree()));
+}
 
-TEST_CASE("rules: files with vector code stay away from the loops that nvcc compiles") {
+TEST_CASE("rules: files with vector code do not include the loops that nvcc compiles") {
   check_none(loop_violations(tree()));
 }
 
 TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") { check_none(text_violations(tree())); }
 
-TEST_CASE("rules: files are short and named for what they hold") { check_none(form_violations(tree())); }
+TEST_CASE("rules: files are short and named after their contents") { check_none(form_violations(tree())); }
 
 // A new component should replace obsolete code. Raise the number only by what a change needs.
 TEST_CASE("rules: engine, cuda and nn have at most 32,900 lines") {
@@ -280,18 +282,18 @@ TEST_CASE("rules: engine, cuda and nn have at most 32,900 lines") {
   for (const File& file : tree())
     if (file.code() && (file.below("engine") || file.below("cuda") || file.below("nn")))
       lines += std::count(file.text.begin(), file.text.end(), '\n');
-  CHECK_MESSAGE(lines <= 32900, "there are ", lines);
+  CHECK_MESSAGE(lines <= 32900, lines, " lines; at most 32900");
 }
 
-TEST_CASE("rules: the roots of engine, cuda and nn hold rooms and no sources") {
+TEST_CASE("rules: the roots of engine, cuda and nn contain folders and no sources") {
   for (const std::string layer : {"engine", "cuda", "nn"})
     for (const auto& entry : fs::directory_iterator(root / layer))
       CHECK_MESSAGE((entry.is_directory() || entry.path().extension() == ".cmake"), entry.path().filename().string(),
-                    " stands at the root of ", layer);
+                    " is at the root of ", layer);
 }
 
 // README's reading list: rows of the table between the marks, whose first cell names a file.
-TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines") {
+TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lines") {
   const std::string text = read(root / "README.md").text;
   const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
   REQUIRE(begin < end);
@@ -303,7 +305,7 @@ TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines"
     std::smatch match;
     if (!std::regex_search(line, match, row)) continue;
     const std::string path = match[1];
-    REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but not in the tree");
+    REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but does not exist");
     CHECK_MESSAGE(known.insert(path).second, path, " is listed twice");
     total += static_cast<int64_t>(lines(read(root / path).text).size());
   }
@@ -312,10 +314,10 @@ TEST_CASE("rules: the evening's reading list exists and has at most 3,000 lines"
 }
 
 // README.md shows the order; if it differs, the test prints the correct order.
-TEST_CASE("rules: no room stands above another and below it") {
+TEST_CASE("rules: includes between folders have no cycle") {
   for (const bool whole : {true, false}) {
     const FolderLevels levels = levels_of(tree(), whole);
-    CHECK_MESSAGE(levels.without_level.empty(), "a circle is among these: ", joined(levels.without_level));
+    CHECK_MESSAGE(levels.without_level.empty(), "a cycle is among these: ", joined(levels.without_level));
   }
   std::string order;
   size_t number = 0;
@@ -325,18 +327,18 @@ TEST_CASE("rules: no room stands above another and below it") {
                 "README.md needs these lines:\n", order);
 }
 
-TEST_CASE("rules: the top level is fixed") {
+TEST_CASE("rules: the top level has a fixed set of entries") {
   const std::set<std::string> allowed{"engine", "nn",       "models",         "cuda",
                                       "tests",  "examples", "CMakeLists.txt", "README.md"};
   for (const auto& entry : fs::directory_iterator(root)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.') || name.starts_with("build") || name == "runs")
       continue;  // git ignores the names of the last two
-    CHECK_MESSAGE(allowed.contains(name), name, " stands at the top level");
+    CHECK_MESSAGE(allowed.contains(name), name, " is not allowed at the top level");
   }
 }
 
-TEST_CASE("rules: the rules notice what they forbid") {
+TEST_CASE("rules: the rules find what they forbid") {
   const auto count = [](const auto& rule, const std::string& path, const std::string& text) {
     return rule(Files{{path, text}}).size();
   };

@@ -163,8 +163,8 @@ struct ScoreLayout {
   }
 };
 
-// The visibility of the walked rows to a warp, `Count` at a time: full, or partial with a mask for
-// each 16 of its own rows.
+// The visibility of the walked rows to a warp, `Count` at a time: full, or partial with one mask per
+// 16 rows of the warp.
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class WarpVisibility {
  public:

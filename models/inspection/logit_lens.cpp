@@ -155,7 +155,7 @@ void add_lens(std::vector<View>& views, const InspectedExample& example, const L
         {"Logit lens", text("logit_lens/", file), title, "", map_of(quantity, lens.layers, lens.labels, values), true});
   };
   draw("rank", "Rank of " + described, "rank", ranks);
-  draw("likeliest", "Probability of the top prediction", "p", tops);
+  draw("most_likely", "Probability of the top prediction", "p", tops);
   views.push_back({"Logit lens", "", "Top prediction", end, std::move(labels), true});
 }
 

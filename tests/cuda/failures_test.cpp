@@ -127,7 +127,7 @@ int64_t fail_in_turn(const Run& run, const After& after) {
 
 }  // namespace
 
-TEST_CASE("failures: device memory is refused while a model trains, and nothing is lost") {
+TEST_CASE("failures: an allocation of device memory fails during training, and no checkpoint is lost") {
   for (const bool graph : {false, true}) {
     CAPTURE(graph);
     const SmallRun run(graph);
@@ -155,7 +155,7 @@ TEST_CASE("failures: device memory is refused while a model trains, and nothing 
   }
 }
 
-TEST_CASE("failures: device memory is refused while a model writes a text") {
+TEST_CASE("failures: an allocation of device memory fails while a model generates text") {
   const SmallRun run(false);
   nothing_fails();
   REQUIRE(run.train(false) == "no error");

@@ -275,7 +275,7 @@ TEST_CASE("a block of every attention, feed-forward, normalization and position 
     }
 }
 
-TEST_CASE("targets that cannot be make a loss that is not a number, for a device tells no errors") {
+TEST_CASE("out-of-range targets make the loss NaN on the device, where kernels cannot throw") {
   if (no_gpu()) return;
   const Tensor logits = random_tensor({3, 4}, 1).to(Device::cuda);
   const auto loss = [&](const std::vector<int32_t>& targets) {
@@ -286,7 +286,7 @@ TEST_CASE("targets that cannot be make a loss that is not a number, for a device
   CHECK(loss({-1, -1, -1}) == 0);
 }
 
-TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on the host") {
+TEST_CASE("incremental decoding on the device gives the CPU's numbers without copies to the host") {
   if (no_gpu()) return;
   for (const char* attention : {"softmax", "linear", "gau", "softmax(span=adaptive_span(6, R=3))", "sparsemax",
                                 "pointwise(relu, length=row_index)"})
@@ -319,7 +319,7 @@ TEST_CASE("a text goes on from a cache on the device, and reads nothing of it on
     }
 }
 
-TEST_CASE("diagnostics of what is on the device are those of the CPU") {
+TEST_CASE("diagnostics of tensors on the device equal those on the CPU") {
   if (no_gpu()) return;
   const Tensor x = random_tensor({3, 5, 7}, 1), w = maximum(x, Tensor::zeros({1}, Dtype::f64)),
                there = w.to(Device::cuda);

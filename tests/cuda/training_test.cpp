@@ -111,7 +111,7 @@ TEST_CASE("gpt-char-small takes two steps on the device") {
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
-TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps have the bits of those done one by one") {
+TEST_CASE("dropout, accumulation, clipping: losses equal the CPU's; replayed steps are bit-identical to eager ones") {
   if (no_gpu()) return;
   const Runs runs({{"layers", "1"},
                    {"width", "32"},
@@ -150,7 +150,7 @@ TEST_CASE("dropout, accumulation, clipping: the CPU's losses; replayed steps hav
   }
 }
 
-TEST_CASE("a loss that is not finite: the device changes nothing, and the host tells the step") {
+TEST_CASE("a non-finite loss: the device does not update the weights, and the error names the step") {
   if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "9"}});
@@ -170,7 +170,7 @@ TEST_CASE("a loss that is not finite: the device changes nothing, and the host t
   for (const int64_t row : {1, 2}) CHECK(largest_difference(before[row], after[row]) == 0);
 }
 
-TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an update, and changes no bit") {
+TEST_CASE("nan guard: on the device it finds the same as on the CPU, undoes an update, and changes no result") {
   if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "16"}, {"heads", "1"}, {"context", "8"}, {"batch_size", "2"}, {"steps", "3"}});
@@ -204,7 +204,7 @@ TEST_CASE("nan guard: on the device it finds what it finds on the CPU, undoes an
       .offers("--cuda_graph");
 }
 
-TEST_CASE("text is generated on the device as on the CPU") {
+TEST_CASE("text generation on the device equals that on the CPU") {
   if (no_gpu()) return;
   const Runs runs(
       {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch_size", "2"}, {"steps", "3"}});
@@ -217,7 +217,7 @@ TEST_CASE("text is generated on the device as on the CPU") {
   CHECK(generate(writer, start, sampling) == on_cpu);
 }
 
-TEST_CASE("every task and model trains on the device with the CPU's losses, and is validated there") {
+TEST_CASE("every task and model trains and validates on the device with the CPU's losses") {
   if (no_gpu()) return;
   const std::string tests = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"layers", "1"}, {"heads", "2"}, {"width", "16"}};
@@ -256,7 +256,7 @@ TEST_CASE("every task and model trains on the device with the CPU's losses, and 
   }
 }
 
-TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in the memory of the first recording") {
+TEST_CASE("step inputs: each set of shapes has its own CUDA graph, captured once; all graphs share one memory pool") {
   if (no_gpu() || thread_sanitizer) return;
   StepInputsByShape steps(Device::cuda, true);
   const auto of = [](int64_t n, double value) {
@@ -279,7 +279,7 @@ TEST_CASE("a step's inputs: each set of shapes has its own, recorded once, in th
   CHECK(&three.recorded->memory() == &five.recorded->memory());
 }
 
-TEST_CASE("translation: steps of each shape are recorded once, and replayed have the bits of those done one by one") {
+TEST_CASE("translation: steps of each shape are captured once; replayed steps are bit-identical to eager ones") {
   if (no_gpu() || thread_sanitizer) return;
   const Runs runs({{"model", "translation-small"}, {"layers", "1"}, {"heads", "2"}, {"width", "16"}});
   // Three batches per epoch: after the eager first step, every shape occurs at least twice.

@@ -120,7 +120,7 @@ void try_command(const Command& command, Tally& tally) {
 
 }  // namespace
 
-TEST_CASE("failures: the n-th call fails, and every command ends right or in a sentence and loses nothing") {
+TEST_CASE("failures: if the n-th call fails, every command succeeds or has an error message, and loses nothing") {
   Tally tally;
   for (const Command& command : commands()) {
     if (const char* const one = std::getenv("ORRERY_FAILURES_OF"); one && command.name != one) continue;

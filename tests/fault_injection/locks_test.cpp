@@ -9,7 +9,7 @@
 
 using namespace fault_injection;
 
-TEST_CASE("failures: where files cannot be locked, every command that locks ends with the file and a way out") {
+TEST_CASE("failures: if files cannot be locked, every command that locks has an error with file and way out") {
   const Templates& t = Templates::get();
   const Words tiny = {"--layers=1",     "--heads=2", "--width=16",     "--context=8",
                       "--batch_size=2", "--steps=4", "--data=text.txt"};

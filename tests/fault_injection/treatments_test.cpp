@@ -98,7 +98,7 @@ RunResult treat_in_tmpfs(const Command& command, int kilobytes, const std::strin
 
 }  // namespace
 
-TEST_CASE("treatments: what was checked of a plug-in is what is loaded, though its file changes between") {
+TEST_CASE("treatments: the verified content of a plug-in is loaded, even if its file changes afterwards") {
   const ScratchFolder scratch;
   const std::string folder = scratch / "folder";
   copy_folder(Templates::get().done, folder);
@@ -112,7 +112,7 @@ TEST_CASE("treatments: what was checked of a plug-in is what is loaded, though i
   CHECK(ran.code == 0);
 }
 
-TEST_CASE("treatments: without /proc each message says what is missing") {
+TEST_CASE("treatments: without /proc, each error message names what is missing") {
   if (const std::string why = why_no_mounts(); !why.empty()) {
     MESSAGE("skipped, since nothing can be mounted here: ", why);
     return;
@@ -137,7 +137,7 @@ TEST_CASE("treatments: without /proc each message says what is missing") {
       .offers("mount");
 }
 
-TEST_CASE("treatments: a disk that is full at any moment") {
+TEST_CASE("treatments: the disk becomes full at any moment") {
   if (const std::string why = why_no_mounts(); !why.empty()) {
     MESSAGE("skipped, since nothing can be mounted here: ", why);
     return;
@@ -150,7 +150,7 @@ TEST_CASE("treatments: a disk that is full at any moment") {
   CHECK(failed >= 10);
 }
 
-TEST_CASE("treatments: a folder that can be read only") {
+TEST_CASE("treatments: the folder is read-only") {
   if (const std::string why = why_no_mounts(); !why.empty()) {
     MESSAGE("skipped, since nothing can be mounted here: ", why);
     return;
@@ -161,7 +161,7 @@ TEST_CASE("treatments: a folder that can be read only") {
   }
 }
 
-TEST_CASE("treatments: few descriptors") {
+TEST_CASE("treatments: few file descriptors are available") {
   for (const Command& command : commands())
     for (const int limit : {3, 4, 5, 6, 7, 8, 9, 10, 12, 16}) treat(command, "ulimit -n " + std::to_string(limit));
 }
@@ -180,7 +180,7 @@ int min_address_space() {
   return high + foreign;
 }
 
-TEST_CASE("treatments: little address space") {
+TEST_CASE("treatments: little address space is available") {
   const int smallest = min_address_space();
   int failed = 0;
   for (const Command& command : commands())
@@ -189,7 +189,7 @@ TEST_CASE("treatments: little address space") {
   CHECK(failed >= 10);
 }
 
-TEST_CASE("treatments: files that may not grow") {
+TEST_CASE("treatments: the size of files is limited") {
   int failed = 0;
   for (const Command& command : commands())
     if (command.writes)
@@ -198,14 +198,14 @@ TEST_CASE("treatments: files that may not grow") {
   CHECK(failed >= 10);
 }
 
-TEST_CASE("treatments: a stdout that is full") {
+TEST_CASE("treatments: stdout is full") {
   for (const Command& command : commands()) {
     CAPTURE(command.name);
     CHECK(treat(command, "", "> /dev/full").code == 1);
   }
 }
 
-TEST_CASE("treatments: streams that are closed, whose numbers the next files get") {
+TEST_CASE("treatments: standard streams are closed, and new files reuse their descriptors") {
   for (const Command& command : commands())
     for (const char* after : {">&-", "2>&-", "<&-", ">&- 2>&- <&-"}) {
       const ScratchFolder scratch;

@@ -103,17 +103,17 @@ std::string wrong_end(const RunResult& ran) {
   std::istringstream lines(ran.err);
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("orrery: ")) continue;
-    if (!sentence.empty()) return "says two sentences: " + ran.err;
+    if (!sentence.empty()) return "two error messages: " + ran.err;
     sentence = line;
   }
   // A check that ran out of memory is listed among the other checks, with its reason.
   if (sentence.empty() && ran.out.find("\nFAILED: ") != std::string::npos &&
       ran.out.find("out of memory") != std::string::npos)
     return {};
-  if (sentence.size() < 20) return "says no sentence: " + ran.err + ran.out.substr(0, 3000);
+  if (sentence.size() < 20) return "no error message: " + ran.err + ran.out.substr(0, 3000);
   for (const char* word : {"std::", "bad_alloc", "basic_", "filesystem error", "json.exception", "what()", "terminate",
                            "pthread_create", "iostream error"})
-    if (ran.err.find(word) != std::string::npos) return std::string("says '") + word + "': " + ran.err;
+    if (ran.err.find(word) != std::string::npos) return std::string("prints '") + word + "': " + ran.err;
   return {};
 }
 

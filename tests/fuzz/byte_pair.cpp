@@ -17,7 +17,7 @@ void read_tokenizer_json(const std::string& folder, std::string_view bytes) {
   const std::string text = "It's 12 o'clock,\n\n  na\xc3\xafve <|endoftext|>\xff";
   const std::vector<int32_t> tokens = tokenizer->encode(text);
   const bool strips = bytes.find("strip") != bytes.npos;  // white space around a token
-  promise(strips || tokenizer->decode(tokens) == text, "encoded and decoded it is another text");
+  promise(strips || tokenizer->decode(tokens) == text, "decoding the tokens gives another text");
   promise(restore_tokenizer(tokenizer->save())->encode(text) == tokens, "a restored tokenizer gives other tokens");
 }
 
@@ -64,7 +64,7 @@ void read_added_tokens(const std::string& folder, std::string_view bytes) {
     const std::string words = "the <|user|> cab<s>\xff" + std::string(bytes.substr(0, 100));
     const std::vector<int32_t> tokens = tokenizer->encode(words);
     const bool strips = bytes.find("strip") != bytes.npos;  // white space around a token
-    promise(strips || tokenizer->decode(tokens) == words, "encoded and decoded it is another text");
+    promise(strips || tokenizer->decode(tokens) == words, "decoding the tokens gives another text");
     promise(restore_tokenizer(tokenizer->save())->encode(words) == tokens, "a restored tokenizer gives other tokens");
   };
   put(folder + "/added_tokens.json", bytes);

@@ -18,24 +18,26 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/claim.toml";
   put(path, bytes);
   const Claim claim = read_claim(path);
-  promise(!claim.source.empty() && !claim.sentence.empty() && !claim.variants.empty(), "a claim says nothing");
-  promise(!claim.refuted_if.empty(), "nothing refutes the claim");
-  promise(claim.kind == Claim::Kind::timed ? claim.rounds >= 2 : claim.seeds.size() >= 2, "it cannot be judged");
+  promise(!claim.source.empty() && !claim.sentence.empty() && !claim.variants.empty(),
+          "a claim without source, sentence or variants");
+  promise(!claim.refuted_if.empty(), "a claim without a refutation");
+  promise(claim.kind == Claim::Kind::timed ? claim.rounds >= 2 : claim.seeds.size() >= 2,
+          "a claim with fewer than two rounds or seeds");
   for (const MetricExpression& metric : claim.metrics)
-    promise(print(parse_metric("again", print(metric))) == print(metric),
-            "printed and read again it is another metric");
+    promise(print(parse_metric("again", print(metric))) == print(metric), "a printed metric is read back differently");
   const auto has = [&](const std::string& name) {
     return std::any_of(claim.variants.begin(), claim.variants.end(), [&](const auto& v) { return v.name == name; });
   };
   for (const Comparison& each : claim.refuted_if) {
-    promise(has(each.left) && (!each.of_variants || has(each.right)), "it compares a variant that is not there");
-    promise(each.metric < claim.metrics.size(), "it compares what is not measured");
-    promise(each.refuted != RefutedWhen::outside || each.bound > 0, "an equality has no margin");
+    promise(has(each.left) && (!each.of_variants || has(each.right)), "a comparison with an unknown variant");
+    promise(each.metric < claim.metrics.size(), "a comparison without a metric");
+    promise(each.refuted != RefutedWhen::outside || each.bound > 0, "an equality without a margin");
   }
   const Claim smoke = for_smoke(claim);
-  promise(smoke.variants.size() <= 2 && smoke.seeds.size() == 1 && smoke.swept_values() <= 2, "smoke is long");
+  promise(smoke.variants.size() <= 2 && smoke.seeds.size() == 1 && smoke.swept_values() <= 2,
+          "a smoke test with more than two variants, two values or one seed");
   for (size_t i = 0; i < claim.swept_values(); ++i)
-    promise(!settings_of_run(claim, claim.variants[0], i, claim.seeds[0], 0).empty(), "a run has no settings");
+    promise(!settings_of_run(claim, claim.variants[0], i, claim.seeds[0], 0).empty(), "a run without settings");
 }
 
 REGISTER_FORMAT(claim, {.name = "claim",

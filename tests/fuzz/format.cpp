@@ -83,20 +83,20 @@ Verdict try_input(const Format& format, std::string_view bytes) {
     verdict.read = true;
   } catch (const orrery::Error& error) {
     if (const std::string word = foreign_words(error.what(), bytes); !word.empty())
-      verdict.failure = "the sentence holds '" + word + "': " + error.what();
+      verdict.failure = "the error message contains '" + word + "': " + error.what();
     else if (*error.what() == '\0')
-      verdict.failure = "an Error without a sentence";
+      verdict.failure = "an Error without a message";
   } catch (const Broken& broken) {
-    verdict.failure = "a promise is broken: " + broken.what;
+    verdict.failure = "a broken promise: " + broken.what;
   } catch (const std::exception& error) {
-    verdict.failure = std::string("an exception that is no Error: ") + error.what();
+    verdict.failure = std::string("an exception that is not an Error: ") + error.what();
   } catch (...) {
-    verdict.failure = "something that is no exception was thrown";
+    verdict.failure = "a thrown value that is not an exception";
   }
   const size_t taken = memory_peak() - before, allowed = format.memory_multiple * bytes.size() + format.memory_base;
   if (verdict.failure.empty() && taken > allowed)
     verdict.failure = "takes " + std::to_string(taken) + " bytes of memory for " + std::to_string(bytes.size()) +
-                      ", where " + std::to_string(allowed) + " are the most";
+                      "; at most " + std::to_string(allowed) + " are allowed";
   return verdict;
 }
 

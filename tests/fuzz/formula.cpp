@@ -11,7 +11,8 @@ using namespace fuzz;
 
 void read(const std::string&, std::string_view bytes) {
   for (const std::string& sentence : orrery::program::std_calls(std::string(bytes)))
-    promise(sentence.starts_with("line ") && sentence.find(": std::") != std::string::npos, "a finding says no place");
+    promise(sentence.starts_with("line ") && sentence.find(": std::") != std::string::npos,
+            "a finding without a location");
 }
 
 REGISTER_FORMAT(formula,

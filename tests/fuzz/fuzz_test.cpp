@@ -71,61 +71,61 @@ bool reads_foreign_bytes(const std::string& code) {
 
 // Files that do so without a format, each with the reason.
 const std::map<std::string, std::string> no_formats = {
-    {"engine/system/files.h", "declares what hands on the bytes of a file"},
-    {"engine/system/files.cpp", "hands on the bytes of a file and looks at none"},
-    {"engine/system/hash.h", "says what hashes the bytes of a file"},
+    {"engine/system/files.h", "declares functions that return the bytes of a file"},
+    {"engine/system/files.cpp", "returns the bytes of a file and parses none"},
+    {"engine/system/hash.h", "declares functions that hash the bytes of a file"},
     {"engine/system/hash.cpp", "hashes the bytes of a file"},
-    {"engine/system/machine_memory.cpp", "reads what the system says of its memory"},
-    {"examples/orrery/terminal/process_io.cpp", "opens /dev/null alone"},
-    {"models/formats/json.h", "declares what json.cpp reads"},
-    {"engine/system/folder_lock.cpp", "shows the number that a lock holds, and goes by the lock alone"},
-    {"examples/orrery/commands/bench.cpp", "parses what it has printed itself"},
-    {"engine/system/subprocess.cpp", "shows the last sentence that a run has printed"},
-    {"engine/system/compiler.cpp", "shows what a compiler has printed"},
+    {"engine/system/machine_memory.cpp", "reads the memory limits of the system"},
+    {"examples/orrery/terminal/process_io.cpp", "opens only /dev/null"},
+    {"models/formats/json.h", "declares the functions of json.cpp"},
+    {"engine/system/folder_lock.cpp", "shows the number in a lock file; only the lock itself matters"},
+    {"examples/orrery/commands/bench.cpp", "parses its own output"},
+    {"engine/system/subprocess.cpp", "shows the last error message of a run"},
+    {"engine/system/compiler.cpp", "shows the output of a compiler"},
     {"examples/orrery/commands/metrics.cpp",
-     "hands the header of a table to csv.cpp and compares the rest with its own"},
-    {"examples/orrery/commands/run_pool.cpp", "opens files to lock them and reads none"},
-    {"examples/orrery/commands/try.cpp", "hands a formula's source to formula_source.cpp and to the compiler"},
+     "passes the header of a table to csv.cpp and compares the rest with its own rows"},
+    {"examples/orrery/commands/run_pool.cpp", "opens files only to lock them"},
+    {"examples/orrery/commands/try.cpp", "passes a formula's source to formula_source.cpp and to the compiler"},
 };
 
 }  // namespace
 
-TEST_CASE("fuzz: every file of the tree that reads foreign bytes belongs to a format") {
+TEST_CASE("fuzz: every source file that reads external bytes belongs to a format") {
   std::set<std::string> known;
   for (const auto& format : readers_by_format()) {
-    CHECK_MESSAGE(!format.second.empty(), format.first, " names no file that reads it");
+    CHECK_MESSAGE(!format.second.empty(), format.first, " has no reader");
     for (const std::string& reader : format.second) {
-      CHECK_MESSAGE(fs::exists(root / reader), format.first, " names ", reader, ", which is not in the tree");
+      CHECK_MESSAGE(fs::exists(root / reader), format.first, " names ", reader, ", which does not exist");
       known.insert(reader);
     }
   }
   for (const auto& file : no_formats)
-    CHECK_MESSAGE(fs::exists(root / file.first), file.first, " is listed here, but not in the tree");
+    CHECK_MESSAGE(fs::exists(root / file.first), file.first, " is listed here, but does not exist");
   for (const char* layer : {"engine", "nn", "models", "cuda", "examples/orrery"})
     for (const auto& entry : fs::recursive_directory_iterator(root / layer)) {
       const std::string path = fs::relative(entry.path(), root).generic_string();
       if (!entry.is_regular_file() || no_formats.contains(path) || !reads_foreign_bytes(contents(entry.path())))
         continue;
-      CHECK_MESSAGE(known.contains(path), path, " reads foreign bytes; tests/fuzz needs a format that names it");
+      CHECK_MESSAGE(known.contains(path), path, " reads external bytes; add it to a format in tests/fuzz");
     }
   CHECK(reads_foreign_bytes("const auto j = Json::parse(in);"));
   CHECK(reads_foreign_bytes("return std::stoll(name);"));
   CHECK(!reads_foreign_bytes("reopen(file)"));
 }
 
-TEST_CASE("fuzz: every format has a corpus, and no corpus is without a format") {
+TEST_CASE("fuzz: every format has a corpus, and every corpus has a format") {
   std::set<std::string> formats, folders;
   for (const auto& [format, readers] : readers_by_format()) formats.insert(format);
   for (const auto& entry : fs::directory_iterator(corpus)) {
     folders.insert(entry.path().filename().string());
     const auto files = std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator());
-    CHECK_MESSAGE(files >= 5, entry.path().filename().string(), " has ", files, " inputs; 5 are the least");
+    CHECK_MESSAGE(files >= 5, entry.path().filename().string(), " has ", files, " inputs; at least 5 are required");
   }
   CHECK(formats.size() >= 9);
   CHECK(formats == folders);
 }
 
-TEST_CASE("fuzz: the corpus and some thousand mutations are read, or refused with a sentence") {
+TEST_CASE("fuzz: the corpus and thousands of mutations are read or have an error message") {
   const Folder folder;
   for (const auto& each : readers_by_format()) {
     const std::string& format = each.first;

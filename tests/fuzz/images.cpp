@@ -16,14 +16,14 @@ void promise_whole(const ImageSet& set) {
     promise(static_cast<int64_t>(split->pixels.size()) == split->count() * split->pixels_per_image(),
             "pixels are missing");
     for (const int32_t label : split->labels)
-      promise(label >= 0 && label < static_cast<int32_t>(set.classes.size()), "a label is no class");
+      promise(label >= 0 && label < static_cast<int32_t>(set.classes.size()), "a label without a class");
   }
 }
 
 void read_gzip(const std::string& folder, std::string_view bytes) {
   put(folder + "/data", bytes);
   const std::string found = read_data_file(folder + "/data");
-  promise(is_gzip(bytes) || found == bytes, "what is not packed is changed");
+  promise(is_gzip(bytes) || found == bytes, "a file that is not gzip is changed");
 }
 REGISTER_FORMAT(gzip, {.name = "gzip",
                        .readers = {"models/formats/gzip.cpp", "models/formats/gzip.h"},
@@ -52,7 +52,7 @@ REGISTER_FORMAT(idx, {.name = "idx",
 void read_classes(const std::string&, std::string_view bytes) {
   const std::vector<std::string> classes = restore_classes(std::string(bytes));
   promise(!classes.empty(), "no classes");
-  promise(restore_classes(save_classes(classes)) == classes, "saved and restored they are others");
+  promise(restore_classes(save_classes(classes)) == classes, "saved classes are restored differently");
 }
 REGISTER_FORMAT(classes, {.name = "classes",
                           .readers = {"models/data/images.cpp"},
@@ -64,7 +64,7 @@ REGISTER_FORMAT(classes, {.name = "classes",
 void read_one_image(const std::string& folder, std::string_view bytes) {
   put(folder + "/picture.png", orrery::testing::with_chunk_sums(bytes));
   const int orientation = exif_orientation(bytes);
-  promise(orientation >= 1 && orientation <= 8, "the orientation is none");
+  promise(orientation >= 1 && orientation <= 8, "an invalid orientation");
   for (const int64_t channels : {1, 3}) {
     const DecodedImage image = read_image(folder + "/picture.png", channels);
     promise(static_cast<int64_t>(image.pixels.size()) == image.height * image.width * channels, "pixels are missing");

@@ -52,7 +52,7 @@ void import_from(const std::string& path, const std::string& folder) {
     promise(report.parameters > 0, "a model without parameters");
     promise(!report.checkpoint.empty(), "no checkpoint");
   } catch (const Error&) {
-    promise(!std::filesystem::exists(run), "a run is left of what was refused");
+    promise(!std::filesystem::exists(run), "a failed import leaves a run");
     throw;
   }
 }

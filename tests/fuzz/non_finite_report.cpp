@@ -12,14 +12,15 @@ void read_found(const std::string& folder, std::string_view bytes) {
   put(folder + "/found.json", bytes);
   const NonFiniteReport report = orrery::models::read_report(folder);
   const auto& call = report.call;
-  promise(report.step >= 0 && call.first_non_finite < call.outputs.size(), "it points at nothing");
+  promise(report.step >= 0 && call.first_non_finite < call.outputs.size(), "an invalid step or output index");
   const orrery::TensorStats& stats = call.outputs[call.first_non_finite].stats;
-  promise(stats.non_finite() > 0 && stats.first >= 0 && stats.first < stats.shape.numel(), "it has found nothing");
-  promise(!message(report).empty(), "it says nothing");
+  promise(stats.non_finite() > 0 && stats.first >= 0 && stats.first < stats.shape.numel(),
+          "a report without a non-finite value");
+  promise(!message(report).empty(), "a report without a message");
   orrery::models::write_report(folder, report);
   const NonFiniteReport again = orrery::models::read_report(folder);
   promise(again.step == report.step && again.validating == report.validating && again.call == call,
-          "written and read again it is another finding");
+          "a written report is read back differently");
 }
 
 REGISTER_FORMAT(finding, {.name = "finding",

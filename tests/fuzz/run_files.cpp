@@ -36,7 +36,7 @@ void read_state(const std::string& folder, std::string_view bytes) {
   const Json independent = Json::parse(bytes);
   promise(independent["step"].is_number_unsigned() && independent["step"] == state.step,
           "its step is read as another one");
-  promise(state.step >= 0, "a step below 0 is taken");
+  promise(state.step >= 0, "a negative step is accepted");
   may_refuse([&] { orrery::models::make_settings(state.settings); });
   may_refuse([&] { orrery::models::restore_tokenizer(state.tokenizer); });
 }
@@ -77,10 +77,10 @@ void read_metrics(const std::string& folder, std::string_view bytes) {
   std::istringstream lines(kept);
   for (std::string line; std::getline(lines, line);) {
     const Json row = Json::parse(line, nullptr, false);
-    promise(row.is_object() && row.contains("step"), "a row that is none was kept");
+    promise(row.is_object() && row.contains("step"), "an invalid row was kept");
   }
   { const orrery::models::MetricsLog opened(folder, 5); }
-  promise(orrery::read_file(path) == kept, "opened again it keeps other rows");
+  promise(orrery::read_file(path) == kept, "reopening the log changes its rows");
 }
 
 REGISTER_FORMAT(metrics, {.name = "metrics",

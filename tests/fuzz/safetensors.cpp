@@ -29,9 +29,9 @@ void read(const std::string& folder, std::string_view bytes) {
   const SafetensorsFile given = orrery::read_safetensors(path);
   size_t held = 0;
   for (const NamedTensor& each : given.tensors) held += static_cast<size_t>(each.tensor.bytes());
-  promise(held <= 2 * bytes.size(), "the tensors hold more than the file gives");
+  promise(held <= 2 * bytes.size(), "the tensors are larger than the file");
   orrery::write_safetensors(again, given.tensors, given.metadata);
-  promise(same(given, orrery::read_safetensors(again)), "written and read again it is another file");
+  promise(same(given, orrery::read_safetensors(again)), "a written file is read back differently");
 }
 
 struct Entry {

@@ -14,21 +14,21 @@ void read_columns(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/pairs.tsv";
   put(path, bytes);
   const std::vector<TextPair> lines = read_pairs({.source = path, .target = path});
-  for (const auto& [source, target] : lines) promise(source == target, "a line is not the line beside it");
+  for (const auto& [source, target] : lines) promise(source == target, "a line differs from its pair");
   const auto tokenizer = make_tokenizer("byte", path);
   const SentenceMarks marks = sentence_marks(*tokenizer);
   const std::vector<Pair> pairs = encode(lines, *tokenizer, marks);
   const PairBatches batches(pairs, marks, 100, 1);
   int64_t rows = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) rows += batches.at(i).sources.size(0);
-  promise(rows == static_cast<int64_t>(lines.size()), "an epoch has other pairs than the file");
+  promise(rows == static_cast<int64_t>(lines.size()), "the pairs of an epoch differ from those of the file");
   const auto documents = [&](int64_t max_lines) {
     const PairFiles files{
         .source = path, .source_column = 2, .target_column = 3, .document_column = 1, .document_lines = max_lines};
     return read_pairs(files).size();
   };
   promise(documents(0) >= 1 && documents(0) <= lines.size(), "more documents than lines");
-  promise(documents(1) == lines.size() && documents(2) >= documents(0), "passages do not make up their documents");
+  promise(documents(1) == lines.size() && documents(2) >= documents(0), "passages do not add up to their documents");
 }
 
 REGISTER_FORMAT(pairs, {.name = "pairs",
@@ -44,9 +44,9 @@ void read_pieces(const std::string& path, std::string_view bytes) {
   const auto tokenizer = make_tokenizer(path, "");
   const std::string text = "It's 12 o'clock,  na\xc3\xafve";
   const std::vector<int32_t> tokens = tokenizer->encode(text);
-  for (const int32_t token : tokens) promise(token >= 0 && token < tokenizer->size(), "a number that is no token");
+  for (const int32_t token : tokens) promise(token >= 0 && token < tokenizer->size(), "an id without a token");
   promise(restore_tokenizer(tokenizer->save())->decode(tokens) == tokenizer->decode(tokens),
-          "a restored tokenizer gives another text");
+          "a restored tokenizer decodes to another text");
 }
 
 void read_model(const std::string& folder, std::string_view bytes) { read_pieces(folder + "/pieces.model", bytes); }

@@ -56,7 +56,7 @@ const std::vector<std::string> words = {"softmax",
 
 void read_spec(const std::string&, std::string_view bytes) {
   const orrery::Spec spec = orrery::parse_spec(bytes);
-  promise(orrery::parse_spec(orrery::print(spec)) == spec, "printed and read again it is another spec");
+  promise(orrery::parse_spec(orrery::print(spec)) == spec, "a printed spec is read back differently");
 }
 
 REGISTER_FORMAT(spec, {.name = "spec",
@@ -69,7 +69,8 @@ REGISTER_FORMAT(spec, {.name = "spec",
 // Accepted settings must be equal after writing and reading.
 void promise_same_settings(const TrainSettings& settings) {
   const Pairs all = orrery::list_settings(settings);
-  promise(orrery::list_settings(orrery::models::make_settings(all)) == all, "listed and read again they are others");
+  promise(orrery::list_settings(orrery::models::make_settings(all)) == all,
+          "listed settings are read back differently");
 }
 
 // One argument per line, as a shell passes them.

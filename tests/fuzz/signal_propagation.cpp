@@ -19,16 +19,16 @@ void read_propagation(const std::string& folder, std::string_view bytes) {
   put(file, bytes);
   const SignalPropagation propagation = orrery::models::read_propagation(file);
   for (const auto& step : residual_rows(propagation))
-    promise(step.after != nullptr, "a step of the stream leads nowhere");
+    promise(step.after != nullptr, "a step of the residual stream without a successor");
   orrery::models::ReportedRun run;
   run.folder = folder, run.name = "run";
   orrery::models::Json sections = orrery::models::Json::array();
   orrery::models::add_signal_propagation(sections, {&run, 1});
-  promise(sections.size() == 3, "a report has not the probe's three sections");
+  promise(sections.size() == 3, "a report without its three sections");
   for (const auto& section : sections)
     if (section.at("kind") == "table")
       for (const auto& row : section.at("data").at("rows"))
-        promise(row.size() == section.at("data").at("columns").size(), "a row has not a cell for each column");
+        promise(row.size() == section.at("data").at("columns").size(), "a row without a cell for each column");
 
   orrery::models::write_propagation(file, propagation);
   const SignalPropagation again = orrery::models::read_propagation(file);

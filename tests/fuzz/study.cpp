@@ -54,7 +54,7 @@ void read_uses(const std::string& folder, std::string_view bytes) {
   std::filesystem::create_directories(folder + "/used_by");
   put(folder + "/used_by/0123456789abcdef.json", bytes);
   for (const auto& [user, runs] : orrery::models::uses_of_pool(folder))
-    promise(runs.missing || std::filesystem::is_directory(user), "a folder that is not there uses runs");
+    promise(runs.missing || std::filesystem::is_directory(user), "a missing folder uses runs");
 }
 
 REGISTER_FORMAT(pool_use, {.name = "pool_use",
@@ -69,17 +69,18 @@ void read_log(const std::string& folder, std::string_view bytes) {
   put(path, bytes);
   const std::vector<orrery::models::LogRow> rows = orrery::models::RunLog::of_run(folder).rows();
   promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
-          "a row is lost, or made up");
+          "a row is missing or extra");
   for (const auto& row : rows)
     for (const auto& [key, value] : row.metrics)
-      promise(key != "step" && !std::isinf(value), "a figure is infinite, or is the step");
+      promise(key != "step" && !std::isinf(value), "a metric is infinite, or is the step");
   const Outcome outcome = orrery::models::outcome_of(rows);
-  promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "it does not say why the run is not done");
+  promise(outcome.kind == Outcome::Kind::done || !outcome.why.empty(), "an unfinished run without a reason");
   promise(outcome.kind != Outcome::Kind::done || outcome.metrics.contains("validation_loss"),
           "a run without a validation is done");
-  promise(std::isfinite(outcome.seconds), "it took no number of seconds");
+  promise(std::isfinite(outcome.seconds), "a duration that is not finite");
   promise_same_again(folder, outcome);
-  promise(!orrery::models::step_not_finite(bytes) || bytes.starts_with("train: "), "a step of no training's message");
+  promise(!orrery::models::step_not_finite(bytes) || bytes.starts_with("train: "),
+          "a step is read from a message that is not from training");
 }
 
 REGISTER_FORMAT(run_log,
@@ -103,8 +104,7 @@ void compare_files(const std::string& folder, std::string_view bytes) {
   for (const char* name : {"/one", "/two"}) std::filesystem::create_directory(folder + name);
   for (const auto& [name, content] : files) put(folder + "/one/" + name, content), put(folder + "/two/" + name, bytes);
   for (const auto& file : orrery::models::compare_checkpoints(folder + "/one", folder + "/two"))
-    promise(file.difference.empty() == (files.at(file.name) == bytes),
-            "what differs is taken for the same, or not told");
+    promise(file.difference.empty() == (files.at(file.name) == bytes), "a difference is missed, or equal files differ");
 }
 
 REGISTER_FORMAT(compared_files, {.name = "compared_files",
@@ -119,7 +119,7 @@ REGISTER_FORMAT(compared_files, {.name = "compared_files",
 void read_braces(const std::string&, std::string_view bytes) {
   const std::string given(bytes);
   const std::vector<std::string> values = orrery::models::expand_braces(given, 1000);
-  promise(!values.empty() && values.size() <= 1000, "it has no values, or more than are allowed");
+  promise(!values.empty() && values.size() <= 1000, "no values, or too many");
   for (const std::string& value : values)
     promise(value.find_first_of("{}") == std::string::npos, "a brace is left in a value");
   promise((given.find('{') == std::string::npos) == (values.size() == 1 && values[0] == given),
@@ -137,7 +137,7 @@ void read_csv(const std::string&, std::string_view bytes) {
   const auto rows = orrery::models::parse_csv(bytes, "table");
   std::string again;
   for (const auto& row : rows) again += orrery::models::csv_line(row);
-  promise(orrery::models::parse_csv(again, "table") == rows, "written and read again it is another table");
+  promise(orrery::models::parse_csv(again, "table") == rows, "a written table is read back differently");
 }
 
 REGISTER_FORMAT(csv, {.name = "csv",
@@ -160,7 +160,7 @@ void read_sweep(const std::string& folder, std::string_view bytes) {
   for (const auto& section : sections)
     if (section.at("kind") == "table")
       for (const auto& row : section.at("data").at("rows"))
-        promise(row.size() == section.at("data").at("columns").size(), "a row has not a cell for each column");
+        promise(row.size() == section.at("data").at("columns").size(), "a row without a cell for each column");
 }
 
 REGISTER_FORMAT(sweep,

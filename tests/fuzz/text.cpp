@@ -17,7 +17,7 @@ void read_text(const std::string& folder, std::string_view bytes) {
   promise(whole.train().size() + whole.validation().size() == size, "bytes are lost");
   const auto tokenizer = make_tokenizer("character", path);
   const std::vector<int32_t> tokens = tokenizer->encode(bytes);
-  promise(tokenizer->decode(tokens) == bytes, "encoded and decoded it is another text");
+  promise(tokenizer->decode(tokens) == bytes, "decoding the tokens gives another text");
   promise(restore_tokenizer(tokenizer->save())->encode(bytes) == tokens, "a restored tokenizer gives other tokens");
 }
 
@@ -35,11 +35,11 @@ void read_tokenizer(const std::string&, std::string_view bytes) {
   const auto tokenizer = restore_tokenizer(std::string(bytes));
   promise(tokenizer->size() > 0, "a tokenizer without tokens");
   const std::string saved = tokenizer->save();
-  promise(restore_tokenizer(saved)->save() == saved, "saved and restored it is another tokenizer");
+  promise(restore_tokenizer(saved)->save() == saved, "a saved tokenizer is restored differently");
   std::vector<int32_t> all;
   for (int32_t token = 0; token < std::min<int64_t>(tokenizer->size(), 300); ++token) all.push_back(token);
   if (tokenizer->name() == "character")
-    promise(tokenizer->encode(tokenizer->decode(all)) == all, "decoded and encoded there are other tokens");
+    promise(tokenizer->encode(tokenizer->decode(all)) == all, "encoding the decoded text gives other tokens");
 }
 
 REGISTER_FORMAT(tokenizer, {.name = "tokenizer",

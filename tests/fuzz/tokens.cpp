@@ -16,7 +16,7 @@ void read_tokens(const std::string& folder, std::string_view bytes) {
   const std::vector<int32_t> tokens = prepared.train.to_vector();
   for (const int32_t token : tokens) promise(token >= 0 && token < vocabulary, "a token beyond the vocabulary");
   write_token_file(copy, prepared.train, vocabulary);
-  promise(read_prepared(copy, vocabulary).train.to_vector() == tokens, "written and read there are other tokens");
+  promise(read_prepared(copy, vocabulary).train.to_vector() == tokens, "written tokens are read back differently");
 }
 
 REGISTER_FORMAT(tokens, {.name = "tokens",

@@ -16,7 +16,7 @@ using namespace orrery;
 using namespace orrery::models;
 using namespace orrery::testing;
 
-TEST_CASE("ablation: the loss without a head is that without its columns of W_o") {
+TEST_CASE("ablation: the loss without a head equals the loss without its columns of W_o") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     const auto model = small_gpt({}, dtype);
     const auto inspected = example_of(*model);
@@ -91,7 +91,7 @@ TEST_CASE("patching: a residual state at its own position leaves the result bit-
   }
 }
 
-TEST_CASE("patching: everything at the embedding restores all, the same states nothing") {
+TEST_CASE("patching: patching all positions of the embedding restores the target fully, equal states restore nothing") {
   const auto model = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2 2 4 1 0"), patch_from = example_of(*model, "0 1 5 2 2 4 1 3");
   const std::vector<View> views = analyze(*inspected, "ablation", {.position = 6, .patch_from = patch_from.get()});

@@ -20,7 +20,7 @@ Block block_of(const std::string& feed_forward) {
 
 }  // namespace
 
-TEST_CASE("a block without a feed-forward pays nothing for it, not even a normalization") {
+TEST_CASE("a block without a feed-forward has no parameters for it, not even a normalization") {
   Block with = block_of("dense"), without = block_of("none");
   std::vector<std::string> names;
   for (const nn::NamedParameter& p : nn::parameters_of(without)) names.push_back(p.path);

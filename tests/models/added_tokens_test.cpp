@@ -24,7 +24,7 @@ TEST_CASE("sentence piece: a run of spaces longer than a chunk is one space, in 
   CHECK(tokenizer->encode(spaces + "First" + spaces) == one);
 }
 
-TEST_CASE("tokenizers: white space around an added token belongs to it if its files specify that") {
+TEST_CASE("tokenizers: white space around an added token belongs to the token if its files specify that") {
   const Folder folder, exported, pairs_exported;
   const std::string words = "First<|im|> Citizen: <|im|>Cit", lines = "First <|im|>   Citizen";
   const auto pieces = [&](const char* flags) {
@@ -84,7 +84,7 @@ TEST_CASE("tokenizers: white space around an added token belongs to it if its fi
   }
 }
 
-TEST_CASE("added tokens: of thousands the first in a text is found, and of those the longest, in time of the text") {
+TEST_CASE("added tokens: the first match in a text, and the longest there, is found in linear time among thousands") {
   AddedTokens all;
   int64_t number = 0;
   const auto add = [&](const std::string& text) { all.add({number++, text}); };
@@ -171,7 +171,7 @@ void check_tokens(const std::string& folder, const std::vector<TokensOfText>& al
 
 }  // namespace
 
-TEST_CASE("added tokens: one may spell the bytes of another token, and be one of the vocabulary's as it is written") {
+TEST_CASE("added tokens: an added token may have the bytes of another token or be in the vocabulary as written") {
   const Folder folder;
   nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
   auto& vocabulary = json["model"]["vocab"];
@@ -191,7 +191,7 @@ TEST_CASE("added tokens: one may spell the bytes of another token, and be one of
   CHECK(tokenizer->decode(Tokens{179}) == "\xf6");
 }
 
-TEST_CASE("added tokens: the normalized ones are looked for in what the others leave") {
+TEST_CASE("added tokens: normalized tokens are found in the text between the others") {
   const Folder folder;
   nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
   for (const auto& each : {added(420, "abc", true), added(421, "bcd"), added(422, "ab", true),
@@ -207,7 +207,7 @@ TEST_CASE("added tokens: the normalized ones are looked for in what the others l
                              {"yzabcab", {425, 420, 422}}});
 }
 
-TEST_CASE("added tokens: special ones are ordinary text with split_special_tokens") {
+TEST_CASE("added tokens: special tokens are ordinary text with split_special_tokens") {
   const Folder folder;
   nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
   for (const auto& each : {added(420, "<tok>"), added(421, "<im>", false, true), added(422, "<i")})

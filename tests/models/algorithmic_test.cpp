@@ -63,7 +63,7 @@ TrainingResult train(const Assignments& settings) { return Trainer(make_settings
 
 }  // namespace
 
-TEST_CASE("problems: copy asks for what stood before the separator") {
+TEST_CASE("problems: copy queries the symbols before the separator") {
   each("copy(length=5, symbols=3)", [](const Sequence& s) {
     CHECK(s.inputs[5] == 3);
     for (size_t i = 0; i < 5; ++i) {
@@ -75,7 +75,7 @@ TEST_CASE("problems: copy asks for what stood before the separator") {
   each("copy(length=1, symbols=200)", [](const Sequence& s) { CHECK(s.targets == Tokens{no_target, s.inputs[0]}); });
 }
 
-TEST_CASE("problems: induction asks for what followed the last token, which stood once before") {
+TEST_CASE("problems: induction queries the symbol after the earlier occurrence of the last token") {
   for (const char* spec : {"induction(length=9, symbols=5)", "induction(length=3, symbols=40)"})
     each(spec, [](const Sequence& s) {
       CHECK(std::count(s.inputs.begin(), s.inputs.end(), s.inputs.back()) == 2);
@@ -117,7 +117,7 @@ TEST_CASE("problems: recall queries the most frequent value under a key") {
   refusal("recall(length=20, evidence=4, questions=4)").value(4).names("keys").value(4).offers("fewer questions");
 }
 
-TEST_CASE("problems: a sum is that of its terms, modulo k") {
+TEST_CASE("problems: the target of a sum is the sum of its terms modulo k") {
   each("modular_sum(terms=6, modulus=7)", [](const Sequence& s) {
     int32_t sum = 0;
     for (size_t i = 0; i < 6; ++i) sum += s.inputs[i];
@@ -145,7 +145,7 @@ TEST_CASE("problems: each mark of a ladder queries the symbol at its lag, and al
   expect_error([&] { make_problem(short_one); }).names("length").value(4).names("lag").value(4).offers(5);
 }
 
-TEST_CASE("algorithmic: a GPT learns to copy, and its accuracy shows it") {
+TEST_CASE("algorithmic: a GPT learns to copy, and the logged accuracy rises") {
   const Folder folder;
   Assignments settings = small_run(folder, "copy", "copy(length=4, symbols=4)", 300);
   settings.emplace_back("learning_rate", "5e-3");
@@ -157,7 +157,7 @@ TEST_CASE("algorithmic: a GPT learns to copy, and its accuracy shows it") {
   CHECK(result.validation_loss < 0.5);  // ln 4 = 1.39 without copying
 }
 
-TEST_CASE("algorithmic: every problem trains, with a stream model too, and resumes to the same bits") {
+TEST_CASE("algorithmic: every problem trains, also with a stream model, and resumes bit-identically") {
   const Folder folder;
   for (const std::string& problem : problems().names()) {
     INFO(problem);
@@ -181,7 +181,7 @@ TEST_CASE("algorithmic: every problem trains, with a stream model too, and resum
   CHECK(result.metrics.size() == 3);  // accuracy, span_mean, span_max
 }
 
-TEST_CASE("algorithmic: what does not fit is refused with a sentence") {
+TEST_CASE("algorithmic: settings that do not fit have error messages") {
   const Folder folder;
   const auto refusal = [&](const std::string& problem, const Assignments& more = {}) {
     Assignments settings = small_run(folder, "refused", problem, 2);

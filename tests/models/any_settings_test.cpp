@@ -47,7 +47,7 @@ TEST_CASE("any settings: a copy has its own settings, with equal values") {
   expect_error([&] { second.as<Curve>(); }).names("settings").value("class");
 }
 
-TEST_CASE("any settings: their keys stand among those of the struct that holds them") {
+TEST_CASE("any settings: their names are listed among those of the struct that contains them") {
   Drawing drawing;
   set_setting(drawing, "draw", "slope", "0.5");
   CHECK(drawing.chosen.as<Curve>().slope == 0.5);

@@ -57,7 +57,7 @@ std::string cell(const std::vector<View>& views, const std::string& metric, size
 
 }  // namespace
 
-TEST_CASE("analysis: a text is shown as its tokens, and its loss is that of the next tokens") {
+TEST_CASE("analysis: a text is shown as its tokens, and its loss is for the next tokens") {
   const auto model = small_gpt();
   const auto inspected = reading(*model, "ab c\nab");
   CHECK(inspected->position_labels("") == InspectedExample::Labels{"a", "b", "␣", "c", "\\n", "a", "b"});
@@ -244,7 +244,7 @@ TEST_CASE("analysis: entropies, zeros and row sums of heads equal a plain comput
   }
 }
 
-TEST_CASE("analysis: images and pairs have labels for their positions") {
+TEST_CASE("analysis: positions of images and pairs have labels") {
   const auto vit = small_model(
       {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "3"}, {"pooling", "class_token"}});
   auto& images = dynamic_cast<ImageModel&>(*vit);

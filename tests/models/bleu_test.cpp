@@ -11,7 +11,7 @@
 using namespace orrery;
 using namespace orrery::models;
 
-TEST_CASE("bleu: score, precisions, brevity penalty and tokens are sacrebleu's") {
+TEST_CASE("bleu: score, precisions, brevity penalty and tokens equal sacrebleu's") {
   const nlohmann::json cases = nlohmann::json::parse(read_file(ORRERY_SOURCE_DIR "/tests/models/bleu/cases.json"));
   CHECK(cases.size() == 16);
   for (const nlohmann::json& one : cases) {

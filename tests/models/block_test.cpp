@@ -72,7 +72,7 @@ const Tensor x = random_tensor({2, 5, 8}, 1);
 
 }  // namespace
 
-TEST_CASE("block: pre-norm, post-norm and parallel are the formulas of the header") {
+TEST_CASE("block: pre-norm, post-norm and parallel follow the formulas of the header") {
   BlockOptions o = options();
   {
     const auto block = make(o);
@@ -96,7 +96,7 @@ TEST_CASE("block: pre-norm, post-norm and parallel are the formulas of the heade
   }
 }
 
-TEST_CASE("block: residual gain, feed-forward divisor and residual act as in the header, fixed or learned") {
+TEST_CASE("block: residual gain, feed-forward divisor and residual follow the header, fixed or learned") {
   BlockOptions o = options();
   for (const bool learned : {false, true}) {
     INFO("learned ", learned);
@@ -120,7 +120,7 @@ TEST_CASE("block: residual gain, feed-forward divisor and residual act as in the
   }
 }
 
-TEST_CASE("block: SkipInit starts as the identity, and only the gains feel a gradient") {
+TEST_CASE("block: SkipInit starts as the identity, and only the gains have a non-zero gradient") {
   BlockOptions o = options();
   o.residual_gain = {0, true};
   Block block(o);
@@ -137,7 +137,7 @@ TEST_CASE("block: SkipInit starts as the identity, and only the gains feel a gra
   }
 }
 
-TEST_CASE("block: with everything at its default the sublayer adds the residual itself") {
+TEST_CASE("block: with default settings the sublayer adds the residual itself") {
   const auto plain = make(options());
   CHECK(std::string(run(*plain, x).impl()->edge.node->name) == "dense_feed_forward");
   BlockOptions o = options();
@@ -149,7 +149,7 @@ TEST_CASE("block: with everything at its default the sublayer adds the residual 
   CHECK(std::string(run(*bare, x).impl()->edge.node->name) == "dense_feed_forward");
 }
 
-TEST_CASE("block: pairs that cannot work are refused with a sentence") {
+TEST_CASE("block: invalid pairs of settings have error messages") {
   BlockOptions o = options();
   const auto refused = [&] {
     const BlockOptions wrong = std::exchange(o, options());
@@ -169,7 +169,7 @@ TEST_CASE("block: pairs that cannot work are refused with a sentence") {
   refused().names("group(4, over=sequence)").value("causal").offers("over=token");
 }
 
-TEST_CASE("block: without a feed-forward there is one step, and one normalization") {
+TEST_CASE("block: a block without a feed-forward has one sublayer and one normalization") {
   BlockOptions o = options();
   o.feed_forward = parse_spec("none"), o.norm_place = "post";
   const auto block = make(o);
@@ -177,7 +177,7 @@ TEST_CASE("block: without a feed-forward there is one step, and one normalizatio
   CHECK(largest_difference(run(*block, x), p.norm("attention_norm", x + p.attention(x))) <= 1e-13);
 }
 
-TEST_CASE("gpt: the final normalization is a separate setting, and the embedding may be scaled") {
+TEST_CASE("gpt: the final normalization has its own setting, and the embedding may be scaled") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 4, s.vocabulary = 7;
   const auto paths = [&] {

@@ -58,7 +58,7 @@ std::unique_ptr<Tokenizer> tokenizer_with(const std::function<void(nlohmann::jso
 
 }  // namespace
 
-TEST_CASE("byte pairs: the tokens are those of Hugging Face's tokenizers, from either form of files") {
+TEST_CASE("byte pairs: tokens equal those of Hugging Face's tokenizers, from either form of files") {
   check_cases(*tokenizer_at(golden + "/gpt2"), "gpt2");  // tokenizer.json takes precedence
   check_cases(*tokenizer_at(golden + "/gpt2/tokenizer.json"), "gpt2");
   check_cases(*tokenizer_at(golden + "/split"), "split");
@@ -73,7 +73,7 @@ TEST_CASE("byte pairs: the tokens are those of Hugging Face's tokenizers, from e
   check_cases(*tokenizer_at(folder / "tokenizer.json.gz"), "gpt2");
 }
 
-TEST_CASE("byte pairs: any bytes come back, and a checkpoint's tokenizer is the same one") {
+TEST_CASE("byte pairs: decoding restores any bytes, and a checkpoint restores an equal tokenizer") {
   for (const char* name : {"/gpt2", "/split"}) {
     const auto tokenizer = tokenizer_at(golden + name);
     CHECK(tokenizer->size() == 420);
@@ -96,7 +96,7 @@ TEST_CASE("byte pairs: a long pre-token takes about as long as many short ones")
   CHECK(tokenizer->decode(tokenizer->encode(text)) == text);  // takes minutes if each merge scans all of it
 }
 
-TEST_CASE("pre-tokens: GPT-2's expression, bytes that are not UTF-8, and invalid expressions") {
+TEST_CASE("pre-tokens: GPT-2's expression, bytes outside UTF-8, and invalid expressions") {
   using Strings = std::vector<std::string>;
   CHECK(pre_tokens_of("I'll go  now, 12 times!\n\n x") ==
         Strings{"I", "'ll", " go", " ", " now", ",", " 12", " times", "!", "\n\n", " x"});
@@ -110,7 +110,7 @@ TEST_CASE("pre-tokens: GPT-2's expression, bytes that are not UTF-8, and invalid
   expect_error([&] { backwards.each("ab", [](auto) {}); }).names(R"(x(\Ka)|a)").offers(R"(remove \K)");
 }
 
-TEST_CASE("byte pairs: files with an unsupported option are refused with the key") {
+TEST_CASE("byte pairs: the error for files with an unsupported option names the key") {
   struct Wrong {
     std::function<void(nlohmann::json&)> change;
     std::string named, value;
@@ -138,11 +138,11 @@ TEST_CASE("byte pairs: files with an unsupported option are refused with the key
   expect_error([&] { tokenizer_with(removed, "split"); }).names("\"behavior\"").value("\"Removed\"");
 }
 
-TEST_CASE("byte pairs: a dropout of 0 is none") {
+TEST_CASE("byte pairs: a dropout of 0 is accepted as no dropout") {
   CHECK_NOTHROW(tokenizer_with([](auto& j) { j["model"]["dropout"] = 0.0; }));
 }
 
-TEST_CASE("byte pairs: a path without a tokenizer is distinguished from one with it") {
+TEST_CASE("byte pairs: a path with a tokenizer is recognized, another path is not") {
   const Folder folder;
   const auto refused = [&](const char* name) { return expect_error([&] { tokenizer_at(folder / name); }); };
   refused("").names(folder / "").offers("vocab.json").offers("merges.txt").offers("tokenizer.json");
@@ -193,7 +193,7 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
 
 }  // namespace
 
-TEST_CASE("byte pairs: the trained ones equal those of the paper's algorithm") {
+TEST_CASE("byte pairs: trained merges equal those of the paper's algorithm") {
   std::string text = read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt").substr(0, 6000);
   text += " aaaa aaaaaaa aa abcabcabc bcbcabc    \n\n\n    \xff\xfe\xff\xfe caf\xc3\xa9 caf\xc3\xa9";
   const auto tokenizer = train_byte_pairs(text, 420);
@@ -213,7 +213,7 @@ TEST_CASE("byte pairs: the trained ones equal those of the paper's algorithm") {
   expect_error(learn).names("vocabulary").value(258).value(300).offers("byte_pair(vocabulary=258)");
 }
 
-TEST_CASE("byte pairs: an end of text that a file's pieces break in two teaches no pairs") {
+TEST_CASE("byte pairs: an end-of-text token across two file chunks adds no training pairs") {
   std::string text;
   for (size_t end = TextFiles::chunk_size - 5; end <= 3 * TextFiles::chunk_size; end += TextFiles::chunk_size) {
     while (text.size() + 3 <= end) text += "ab ";

@@ -91,12 +91,12 @@ std::vector<std::string> position_specs() {
 
 }  // namespace
 
-TEST_CASE("steps through a cache equal the whole pass, for every attention with every position") {
+TEST_CASE("steps through a cache equal the full pass, for every attention with every position") {
   for (const std::string& attention : nn::attentions().names())
     for (const std::string& position : position_specs()) check_steps(attention, position);
 }
 
-TEST_CASE("steps through a cache equal the whole pass, for the settings of an attention layer") {
+TEST_CASE("steps through a cache equal the full pass, for the settings of an attention layer") {
   for (const char* attention : {"softmax(span=fixed(3))", "softmax(span=adaptive_span(6, R=3))",
                                 "softmax(span=dynamic_span(6, R=3), attend_to_self=yes)", "softmax(persistent=3)",
                                 "softmax(persistent=slots(3, split=yes))", "softmax(qk_norm=rms, gate=silu)",
@@ -106,7 +106,7 @@ TEST_CASE("steps through a cache equal the whole pass, for the settings of an at
   check_steps("softmax(span=fixed(3))", "relative(3)");
 }
 
-TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped, and nothing else changes") {
+TEST_CASE("a span limits the cache: keys beyond the reach of later tokens are dropped, and results are unchanged") {
   constexpr int64_t tokens_in_all = 300;
   struct Bounded {
     const char *attention, *position;
@@ -155,7 +155,7 @@ TEST_CASE("a span bounds the cache: keys that no later token reaches are dropped
   for (const auto& [path, kept] : cache.entries) CHECK(kept.key.size(1) == 150);
 }
 
-TEST_CASE("tokens in the cache count: without them the next token is another") {
+TEST_CASE("cached tokens matter: without them, the logits of the next token differ") {
   const NoGrad guard;
   for (const std::string& position : position_specs()) {
     INFO(position);
@@ -166,7 +166,7 @@ TEST_CASE("tokens in the cache count: without them the next token is another") {
   }
 }
 
-TEST_CASE("what a cache cannot do is refused with a sentence") {
+TEST_CASE("unsupported uses of a cache have error messages") {
   const auto model = make("softmax", "learned");
   nn::Cache cache = model->make_cache();
   nn::ForwardPass pass;
@@ -182,7 +182,7 @@ TEST_CASE("what a cache cannot do is refused with a sentence") {
   expect_error([&] { (*rotary)(some_tokens(1, 2), pass); }).names("cache").value("lengths").value("document_ids");
 }
 
-TEST_CASE("generation reads each token once, and begins anew when the context is full") {
+TEST_CASE("generation processes each token once, and refills the cache when the context is full") {
   const auto model = make("softmax", "learned");
   const auto reads = [&](int64_t prompt, const SamplingSettings& sampling) {
     std::vector<int64_t> sizes;
@@ -199,7 +199,7 @@ TEST_CASE("generation reads each token once, and begins anew when the context is
   expect_error([&] { reads(1, {.keep = 13}); }).names("keep").value(13).offers(0).offers(12).offers("context");
 }
 
-TEST_CASE("with keep = context, the text is that of a model that reads the last tokens again for each new one") {
+TEST_CASE("with keep = context, generation equals a full pass over the last tokens for each new token") {
   for (const std::string& position : position_specs()) {
     INFO(position);
     const auto model = make("softmax", position);

@@ -39,7 +39,7 @@ std::pair<double, std::map<std::string, double>> validated(const Run& run, const
 
 }  // namespace
 
-TEST_CASE("characters: SentencePiece's tokens count what the text has, also where they are unknown") {
+TEST_CASE("characters: SentencePiece's tokens count the characters of the text, also if they are unknown") {
   const Folder folder;
   const auto tokenizer = tokenizer_cases::tokenizer_of(llama);
   write(folder / "text", words), write(folder / "more", more_words);
@@ -54,7 +54,7 @@ TEST_CASE("characters: SentencePiece's tokens count what the text has, also wher
   CHECK(characters_of_targets(*tokenizer, more) == 23);
 }
 
-TEST_CASE("characters: normalized text counts as it is written") {
+TEST_CASE("characters: the characters of normalized text are those of the original text") {
   const Folder folder;
   std::string text;
   for (int i = 0; i < 40; ++i) text += "o\ufb03ce    number  " + std::to_string(i * 37 % 100) + "  \n";
@@ -74,7 +74,7 @@ TEST_CASE("characters: normalized text counts as it is written") {
   }
 }
 
-TEST_CASE("characters: a token that strips spaces has them, and a number is not characters") {
+TEST_CASE("characters: a token that strips spaces counts them, and a token id has no characters") {
   const Folder folder;
   write(folder / "text", "a  <m>b");
   const auto pairs = make_byte_pairs(
@@ -88,7 +88,7 @@ TEST_CASE("characters: a token that strips spaces has them, and a number is not 
   CHECK(characters_of_targets(*numbers, std::vector<int32_t>{10, 20, 30}) == std::nullopt);
 }
 
-TEST_CASE("characters: marks have none, and a token that ends texts has those that other text gave it") {
+TEST_CASE("characters: marks count 0, and an end token that is written in the text counts its characters") {
   const Folder folder;
   const std::vector<std::string> tokens = {"a", "b", " ", "<m>"};
   const auto with_end = [&](int32_t end) {
@@ -107,7 +107,7 @@ TEST_CASE("characters: marks have none, and a token that ends texts has those th
   CHECK(is_same_tokenizer(*ordinary, *make_byte_pairs({.tokens = tokens, .merges = {}, .added = {3}}, "test")));
 }
 
-TEST_CASE("characters: unknown characters count where files name <unk> as the token around texts") {
+TEST_CASE("characters: unknown characters count if files name <unk> as the token around texts") {
   const Folder folder;
   write(folder / "text", words);
   const auto counted_with = [&](const char* config) {
@@ -120,7 +120,7 @@ TEST_CASE("characters: unknown characters count where files name <unk> as the to
   CHECK(counted_with(R"({"bos_token": "<unk>", "add_bos_token": true})") == 42);  // its first target is "F"
 }
 
-TEST_CASE("characters: bits per character of a validation, of its prepared files, and where there are none") {
+TEST_CASE("characters: bits per character of a validation and of prepared files; undefined without characters") {
   const Run run;
   const std::string held_out = run.folder / "held_out", out = run.folder / "tokens";
   write(held_out, words);

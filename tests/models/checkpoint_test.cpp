@@ -50,7 +50,7 @@ void change_weights(const std::string& checkpoint, const std::function<void(std:
 
 }  // namespace
 
-TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training and by generation, with a way out") {
+TEST_CASE("checkpoint: any flipped bit is an error with a way out, in training and in generation") {
   const Run run;
   run.train();
   for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
@@ -74,8 +74,7 @@ TEST_CASE("checkpoint: any flipped bit of a checkpoint is noticed, by training a
   CHECK(run.resume_error() == "no error");
 }
 
-TEST_CASE(
-    "checkpoint: the one before a damaged checkpoint is taken if the user says so, and the damaged one set aside") {
+TEST_CASE("checkpoint: resume_from_previous=yes uses the previous checkpoint and moves the damaged one away") {
   const Run run, whole;
   whole.train({{"steps", "8"}});
   run.train();
@@ -93,7 +92,7 @@ TEST_CASE(
       .names("no checkpoint before");
 }
 
-TEST_CASE("checkpoint: files of different steps, and steps that are none") {
+TEST_CASE("checkpoint: files of different steps and invalid steps are errors") {
   const Run run;
   run.train();
   for (const char* name : {"weights.safetensors", "optimizer.safetensors"}) {
@@ -121,7 +120,7 @@ TEST_CASE("checkpoint: files of different steps, and steps that are none") {
   resume_fails(run).names(path).names("damaged").offers("--resume_from_previous=yes");
 }
 
-TEST_CASE("checkpoint: a missing tensor is named") {
+TEST_CASE("checkpoint: the error for a missing tensor names it") {
   const Run run;
   run.train();
   const std::string checkpoint = run.checkpoint(6), name = "token_embedding.weight";
@@ -132,7 +131,7 @@ TEST_CASE("checkpoint: a missing tensor is named") {
   expect_error([&] { load_weights(checkpoint, model); }).names("load").names(checkpoint).names(name).offers("settings");
 }
 
-TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
+TEST_CASE("checkpoint: tensors of another dtype than the run's are an error") {
   const Run run;
   run.train();
   for (const Dtype dtype : {Dtype::f64, Dtype::bf16, Dtype::i32}) {
@@ -160,7 +159,7 @@ TEST_CASE("checkpoint: data of another dtype than the run's are refused") {
   resume_fails(run).names("weights.safetensors").names("dtype").value("f16").offers("f32");
 }
 
-TEST_CASE("checkpoint: another text or tokenizer is refused, and the first can be insisted on") {
+TEST_CASE("checkpoint: another text or tokenizer is an error; allow_new_text=yes accepts the text") {
   const Run run;
   run.train();
   const std::string other = run.folder / "other.txt";
@@ -174,7 +173,7 @@ TEST_CASE("checkpoint: another text or tokenizer is refused, and the first can b
   CHECK(run.resume_error({{"steps", "9"}, {"data", moved}}) == "no error");
 }
 
-TEST_CASE("checkpoint: weights that are not finite are not written, and not read") {
+TEST_CASE("checkpoint: non-finite weights are neither written nor read") {
   const Run run;
   run.train();
   for (const double broken : {NAN, INFINITY, -INFINITY}) {
@@ -201,7 +200,7 @@ TEST_CASE("checkpoint: weights that are not finite are not written, and not read
   expect_error([&] { generate(model, {1}, {.tokens = 3}); }).names("generate").value("not finite").offers("earlier");
 }
 
-TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written, and not read") {
+TEST_CASE("checkpoint: a non-finite optimizer state is neither written nor read") {
   const Run run;
   run.train();
   const auto spoil = [](std::vector<NamedTensor>& tensors) {
@@ -226,8 +225,7 @@ TEST_CASE("checkpoint: an optimizer whose numbers are not finite is not written,
       [&] { write_checkpoint(run.folder / "broken", state, model, optimizer.get()); });
 }
 
-TEST_CASE(
-    "checkpoint: one without the optimizer is small, generates and begins another run, but none is resumed from it") {
+TEST_CASE("checkpoint: without optimizer state, it can generate and start another run, but cannot be resumed") {
   const Run run;
   run.train({{"save_optimizer", "no"}, {"keep_checkpoints", "1"}, {"keep_best", "no"}});
   const std::string checkpoint = run.checkpoint(6);
@@ -240,7 +238,7 @@ TEST_CASE(
   CHECK(another.train({{"init_from", checkpoint}}).steps_done == 6);
 }
 
-TEST_CASE("checkpoint: a checkpoint whose weights lead to a loss that is not finite replaces no good one") {
+TEST_CASE("checkpoint: a checkpoint whose weights give a non-finite loss does not replace a good one") {
   const Run run;
   run.train({{"steps", "4"}});
   // The step from 4 to 5 spoils the weights, which stay finite; the next loss does not.

@@ -70,7 +70,7 @@ std::string hash_of(const Folder& folder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("claim: former and current names have one hash, for any comments and order") {
+TEST_CASE("claim: former and current names give one hash, for any comments and order") {
   const Folder folder;
   CHECK(hash_of(folder, former) == "fadf833f76d6af65396f79dab0a4d2e54284074aa9689bf31b880fb336ce386e");
   CHECK(hash_of(folder, current) == hash_of(folder, former));
@@ -117,7 +117,7 @@ TEST_CASE("claim: an old verdict shows the current names of its metrics") {
   CHECK(read.result.comparisons.at(0).refuted_if == "ablation/loss: a > b");
 }
 
-TEST_CASE("claim: each one that comes with the program is the claim that was tested") {
+TEST_CASE("claim: each claim in the repository is the claim that was tested") {
   size_t count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
     if (entry.path().extension() != ".toml") continue;

@@ -60,7 +60,7 @@ void train_two_steps(const GptSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("every two names of attention, feed-forward, normalization and position train together or are refused") {
+TEST_CASE("every pair of attention, feed-forward, normalization and position trains or has an error message") {
   const std::vector<std::string> families = {"attention", "feed_forward", "normalization", "position"};
   int trained = 0, refused = 0;
   for (size_t a = 0; a < families.size(); ++a)

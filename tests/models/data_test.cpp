@@ -41,7 +41,7 @@ std::vector<Batch> windows_of(const Tokens& tokens, int64_t context, int64_t bat
 }
 Tokens numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
 
-TEST_CASE("characters are numbered by code point") {
+TEST_CASE("character tokens are numbered by code point") {
   const std::string text = "zebra \xC3\xA9t\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\n";  // é, euro sign, an emoji
   const auto tokenizer = characters_of(text);
   CHECK(tokenizer->name() == "character");
@@ -53,7 +53,7 @@ TEST_CASE("characters are numbered by code point") {
   CHECK(characters_of(std::string("a\0b", 3))->encode(std::string("\0", 1)) == Tokens{0});
 }
 
-TEST_CASE("bytes are their own numbers") {
+TEST_CASE("byte tokens are numbered by the byte's value") {
   const auto tokenizer = tokenizers().at("byte").make("");
   std::string all(256, '\0');
   std::iota(all.begin(), all.end(), '\0');
@@ -62,7 +62,7 @@ TEST_CASE("bytes are their own numbers") {
   CHECK(tokenizer->decode(count_to(256)) == all);
 }
 
-TEST_CASE("tokenizers survive saving") {
+TEST_CASE("a saved tokenizer is restored as an equal one") {
   for (const auto& [name, entry] : tokenizers()) {
     if (!entry.make) continue;  // from files or trained: byte_pair_test, sentence_piece_test
     const std::string text = "quotes \" and \\ and \xC3\xA9\n\t";
@@ -81,7 +81,7 @@ TEST_CASE("tokenizers survive saving") {
   failure("{\"name\": 3}").names("tokenizer").names("restored").names("'name'").offers("text in quotes");
 }
 
-TEST_CASE("what a vocabulary lacks is named") {
+TEST_CASE("the error for a character outside the vocabulary names it") {
   const auto tokenizer = characters_of("abc");
   const auto encoding = [&](const char* text) { return expect_error([&] { tokenizer->encode(text); }); };
   encoding("ab!").names("tokenizer").value("'!' (U+0021)").value("byte 2").offers("train");
@@ -102,7 +102,7 @@ TEST_CASE("what a vocabulary lacks is named") {
       .offers(all_tokenizers);
 }
 
-TEST_CASE("text: invalid UTF-8 is refused with its offset") {
+TEST_CASE("text: the error for invalid UTF-8 has its offset") {
   const char* const broken[] = {"ab\xFFzzz",
                                 "ab\x80",
                                 "ab\xC3",
@@ -122,7 +122,7 @@ TEST_CASE("text: invalid UTF-8 is refused with its offset") {
   CHECK(characters_of("\xF4\x8F\xBF\xBF\xED\x9F\xBF\xEE\x80\x80\xC2\x80\xE0\xA0\x80\xF0\x90\x80\x80")->size() == 6);
 }
 
-TEST_CASE("a text is split into training and held-out tokens") {
+TEST_CASE("a text is split into training and validation tokens") {
   const File file("0123456789abcdefghij");
   const auto tokenizer = make_tokenizer("character", file.path());
   const Text text(file.path(), *tokenizer);
@@ -146,7 +146,7 @@ TEST_CASE("a text is split into training and held-out tokens") {
       .offers("validation_fraction");
 }
 
-TEST_CASE("texts that cannot be used") {
+TEST_CASE("unusable texts have error messages") {
   const auto tokenizer = characters_of("ab");
   expect_error([&] { Text("/nowhere/text", *tokenizer); }).names("read").value("/nowhere/text").value("No such file");
   expect_error([&] { make_tokenizer("character", "/nowhere/text"); })

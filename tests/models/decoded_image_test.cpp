@@ -39,7 +39,7 @@ std::string png(uint32_t height, uint32_t width, char kind, const std::string& p
 
 }  // namespace
 
-TEST_CASE("image: a PNG with one changed bit is refused, regardless of the bit") {
+TEST_CASE("image: a PNG with any one bit changed is an error") {
   const std::string file = cases + "damaged_png/one_bit.png";
   expect_error([&] { read_image(file, 3); }).names(file).value("CRC-32");
   const std::string whole = read_file(cases + "damaged_png/whole.png");
@@ -54,7 +54,7 @@ TEST_CASE("image: a PNG with one changed bit is refused, regardless of the bit")
     Message(error_of([&] { decode_image(std::string_view(whole).substr(0, size), 3, "a.png"); })).names("a.png");
 }
 
-TEST_CASE("image: the checksum of the packed pixels is checked, and their number") {
+TEST_CASE("image: the checksum and the number of the packed pixels are checked") {
   const std::string lines(4 * (1 + 3), '\0'), packed = zlib_packed(lines);
   CHECK(decode_image(png(4, 3, 0, packed), 1, "a.png").pixels == std::vector<uint8_t>(12));
   std::string other_sum = packed;
@@ -68,7 +68,7 @@ TEST_CASE("image: the checksum of the packed pixels is checked, and their number
   expect_error([&] { decode_image(png(4, 3, 0, bomb), 1, "a.png"); }).names("a.png").value("more bytes");
 }
 
-TEST_CASE("image: a file that is not an image is refused with the reason, and another format with its name") {
+TEST_CASE("image: the error for a file that is not an image has the reason or the name of its format") {
   const auto refused = [](const std::string& bytes) {
     return expect_error([&] { decode_image(bytes, 3, "a.png"); }).names("a.png");
   };
@@ -88,7 +88,7 @@ TEST_CASE("image: a file that is not an image is refused with the reason, and an
   refused("\xff\xff").offers("PNG and JPEG");
 }
 
-TEST_CASE("image: interlaced pixels and pixels of few bits are counted as they are packed") {
+TEST_CASE("image: the number of packed bytes is correct for interlaced pixels and pixels of few bits") {
   // Adam7 of 5 x 5 grey pixels: passes of 1, 1, 2, 2, 3, 6, 10 pixels in 1, 1, 1, 2, 1, 3, 2 lines.
   const std::string lines(25 + 11, '\0');
   std::string file = png(5, 5, 0, zlib_packed(lines));
@@ -99,7 +99,7 @@ TEST_CASE("image: interlaced pixels and pixels of few bits are counted as they a
   CHECK(decode_image(with_chunk_sums(bits), 1, "a.png").pixels == std::vector<uint8_t>(27));
 }
 
-TEST_CASE("image: a color beyond its palette is refused, for every number of bits per pixel") {
+TEST_CASE("image: a color index beyond the palette is an error, for every number of bits per pixel") {
   const auto with_palette = [](char bits, const std::string& line, size_t colors) {
     const std::string header = big_endian(4) + big_endian(1) + bits + '\x03' + std::string(3, '\0');
     std::string palette;
@@ -118,7 +118,7 @@ TEST_CASE("image: a color beyond its palette is refused, for every number of bit
   }
 }
 
-TEST_CASE("image: one that would take gigabytes is refused before it is decoded") {
+TEST_CASE("image: an image that would need gigabytes is an error before it is decoded") {
   const std::string packed = zlib_packed(std::string(20'000 * (1 + 20'000), '\0'));
   const std::string file = png(20'000, 20'000, 0, packed);
   CHECK(file.size() < 500'000);

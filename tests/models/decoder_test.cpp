@@ -57,7 +57,7 @@ bool near(double found, double expected) { return std::abs(found - expected) <= 
 
 }  // namespace
 
-TEST_CASE("decoder: grouped key heads are full heads whose keys and values repeat") {
+TEST_CASE("decoder: grouped query attention equals full heads with repeated keys and values") {
   const auto grouped = made(small({{"kv_heads", "2"}})), full = made(small());
   for (auto& [path, value] : values_of(*full)) {
     const Tensor source = values_of(*grouped).at(path).detach();
@@ -96,7 +96,7 @@ TEST_CASE("decoder: heads of any size, cached or not") {
   refusal({{"head_size", "4"}, {"attention", "gau"}}).names("gau").names("head_size").offers(0);
 }
 
-TEST_CASE("decoder: relative positions and rotary ones know the size of a head") {
+TEST_CASE("decoder: every position accepts a separate head size") {
   for (const char* position : {"relative", "relative(8, bias)", "rotary", "alibi"}) {
     CAPTURE(position);
     const auto model = made(small({{"head_size", "6"}, {"heads", "3"}, {"kv_heads", "1"}, {"position", position}}));
@@ -104,7 +104,7 @@ TEST_CASE("decoder: relative positions and rotary ones know the size of a head")
   }
 }
 
-TEST_CASE("decoder: a separate head, and its bias") {
+TEST_CASE("decoder: an untied output head, and its bias") {
   const auto tied = made(small()), own = made(small({{"tied_head", "no"}, {"head_bias", "yes"}}));
   ByPath to = values_of(*own);
   for (const auto& [path, value] : values_of(*tied)) to.at(path).copy_from(value);
@@ -116,7 +116,7 @@ TEST_CASE("decoder: a separate head, and its bias") {
   CHECK(largest_difference(logits(*own), logits(*tied) + bias) <= 1e-14);
 }
 
-TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and `bias` is the first two") {
+TEST_CASE("decoder: biases of attention, feed-forward and head are separate; `bias` sets the first two") {
   const auto biases = [](const std::vector<std::pair<std::string, std::string>>& changes) {
     std::string found;
     Gpt model(small(changes));
@@ -135,7 +135,7 @@ TEST_CASE("decoder: biases of attention, feed-forward and head stand apart, and 
   CHECK(biases({{"feed_forward_bias", "yes"}, {"head_bias", "yes"}}) == feed_forward + "head.bias ");
 }
 
-TEST_CASE("decoder: queries and keys alone may have biases, which are added to the projections") {
+TEST_CASE("decoder: queries and keys may have biases without the others, which are added to the projections") {
   // Grouped-query attention: 4 query heads, 2 kv_heads, 4 channels each.
   const auto apart = made(small({{"attention_bias", "query_key"}, {"kv_heads", "2"}})),
              whole = made(small({{"attention_bias", "yes"}, {"kv_heads", "2"}}));
@@ -168,7 +168,7 @@ TEST_CASE("decoder: three normalizations, each with its own alpha") {
   message.names("parallel=yes").names("feed_forward_normalization").offers("same").value("rms");
 }
 
-TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned; former values keep their meaning") {
+TEST_CASE("decoder: the embedding scale is a number, sqrt(width) or learned; former values are still accepted") {
   const auto scaled = [](const char* text) { return made(small({{"embedding_scale", text}, {"dropout", "0"}})); };
   CHECK(values_of(*scaled("learned")).at("embedding_scale").item() == 4);
   CHECK(values_of(*scaled("learned(2.5)")).at("embedding_scale").item() == 2.5);
@@ -180,7 +180,7 @@ TEST_CASE("decoder: the embedding's scale is a number, sqrt(width) or learned; f
   refusal({{"embedding_scale", "none(1)"}}).names("embedding_scale").value("none(1)").offers("none").offers("number");
 }
 
-TEST_CASE("decoder: weights start at the standard deviation that is set") {
+TEST_CASE("decoder: initial weights have the standard deviation of the setting") {
   const auto check_starts = [](const char* text, double inner, double residual_output, double table) {
     CAPTURE(text);
     GptSettings s = small({{"initialization", text}, {"position", "learned"}, {"tied_head", "no"}});
@@ -214,7 +214,7 @@ TEST_CASE("decoder: weights start at the standard deviation that is set") {
   refusal({{"initialization", "relu_revival(1)"}}).value("relu_revival(1)").offers("normal(...)").offers("fixup(...)");
 }
 
-TEST_CASE("decoder: a slope that all layers share feels the gradients of all of them") {
+TEST_CASE("decoder: the gradient of a parameter that all layers share is the sum over the layers") {
   for (const char* kind : {"dense(leaky_relu_learned)", "gated(leaky_relu_learned)", "memory(leaky_relu_learned)"}) {
     CAPTURE(kind);
     const auto apart = made(small({{"feed_forward", kind}})),

@@ -46,7 +46,7 @@ void check_derivatives(const EncoderDecoderSettings& settings, const std::set<st
 
 }  // namespace
 
-TEST_CASE("encoder-decoder: backward is the slope of the loss, for each parameter") {
+TEST_CASE("encoder-decoder: backward agrees with finite differences of the loss, for each parameter") {
   EncoderDecoderSettings s = small_translator();
   check_derivatives(s);
   s.norm_place = "post", s.shared_embedding = false, s.tied_head = false, s.embedding_scale = parse_spec("learned");
@@ -59,7 +59,7 @@ TEST_CASE("encoder-decoder: backward is the slope of the loss, for each paramete
   check_derivatives(s, {"normalization_loss"});
 }
 
-TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Transformer") {
+TEST_CASE("encoder-decoder: logits, loss and gradients equal those of torch.nn.Transformer") {
   const Golden golden("encoder_decoder.safetensors");
   for (const std::string norm_place : {"pre", "post"}) {
     EncoderDecoderSettings s = small_translator();
@@ -86,7 +86,7 @@ TEST_CASE("encoder-decoder: logits, loss and gradients are those of torch.nn.Tra
   }
 }
 
-TEST_CASE("encoder-decoder: the logits of a pair depend neither on its batch nor on padding") {
+TEST_CASE("encoder-decoder: the logits of a pair depend neither on the batch nor on padding") {
   for (const std::string& attention : nn::attentions().names()) {
     INFO(attention);
     const NoGrad guard;
@@ -103,7 +103,7 @@ TEST_CASE("encoder-decoder: the logits of a pair depend neither on its batch nor
   }
 }
 
-TEST_CASE("encoder-decoder: padding counts in no loss of ReLUFormer's rows") {
+TEST_CASE("encoder-decoder: padding does not count in ReLUFormer's row losses") {
   const auto model = make_translator(small_translator("relu_former"));
   const std::vector<Pair> pairs = {small_pairs()[0], small_pairs()[0]};
   const auto extra = [&](const PairBatch& batch) {
@@ -126,7 +126,7 @@ TEST_CASE("encoder-decoder: padding counts in no loss of ReLUFormer's rows") {
   for (size_t i = 0; i < whole.size(); ++i) CHECK(found[i] == doctest::Approx(whole[i]).epsilon(1e-12));
 }
 
-TEST_CASE("encoder-decoder: steps through a cache equal the whole pass, for every attention and position") {
+TEST_CASE("encoder-decoder: steps through a cache equal the full pass, for every attention and position") {
   int made = 0;
   for (const std::string& attention : nn::attentions().names())
     for (const char* position : {"sinusoidal(scale=1)", "learned", "rotary", "relative", "alibi", "none"}) {
@@ -157,7 +157,7 @@ TEST_CASE("encoder-decoder: steps through a cache equal the whole pass, for ever
   CHECK(made >= 40);
 }
 
-TEST_CASE("encoder-decoder: keys and values of the source are made once") {
+TEST_CASE("encoder-decoder: keys and values of the source are computed once") {
   const NoGrad guard;
   const auto model = make_translator(small_translator());
   const PairBatch batch = testing::batch_of(small_pairs());
@@ -173,7 +173,7 @@ TEST_CASE("encoder-decoder: keys and values of the source are made once") {
   CHECK(largest_difference(second, slice((*model)(batch.inputs, whole), 1, 1, 2)) <= 1e-12);
 }
 
-TEST_CASE("encoder-decoder: what does not go together is refused") {
+TEST_CASE("encoder-decoder: settings that do not fit together are errors") {
   const auto refusal = [](const auto& change) {
     EncoderDecoderSettings s = small_translator();
     change(s);

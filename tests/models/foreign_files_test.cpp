@@ -134,7 +134,7 @@ TEST_CASE("foreign files: the memory of JSON is limited by its number of bytes")
   CHECK(parse_json(R"({"b": 1, "a": 2})", "f").dump() == R"({"b":1,"a":2})");  // keeps the file's order
 }
 
-TEST_CASE("foreign files: SentencePiece takes few bytes for each byte of a text in the letters of China") {
+TEST_CASE("foreign files: SentencePiece needs few bytes of memory per byte of a Chinese text") {
   std::string text, word;
   for (uint32_t i = 0, drawn = 1; text.size() < 4'000'000; ++i) {
     drawn = drawn * 1664525 + 1013904223;
@@ -152,7 +152,7 @@ TEST_CASE("foreign files: SentencePiece takes few bytes for each byte of a text 
   }
 }
 
-TEST_CASE("foreign files: what TOML's parser takes for granted is checked before it runs") {
+TEST_CASE("foreign files: preconditions of the TOML parser are checked before it runs") {
   toml_error("[ = 1]").names("f:1").names("table").value("name");
   toml_error("a = 1\n  [[ ]]").names("f:2").names("table").value("name");
   for (const char* missing : {"a = \nb = 1", "a =", "a = ,", "a = # 1", "a = { b = }", "a = [1,,2]", "a = [,]"}) {
@@ -196,7 +196,7 @@ TEST_CASE("foreign files: invalid JSON is reported with line and column, a wrong
   expect_error([&] { number_member(json, "e", "f"); }).names("f").names("'e'").value("missing");
 }
 
-TEST_CASE("foreign files: Infinity and NaN, which Python writes, are not numbers and hide no other members") {
+TEST_CASE("foreign files: Infinity and NaN, which Python writes, are not numbers and do not hide other members") {
   const Json json = parse_json(R"({"a": Infinity, "b": [-Infinity, 1, NaN], "c": "NaN \" Infinity", "d": 2})", "f");
   CHECK(json["a"] == "Infinity");
   CHECK(json["b"] == Json::array({"-Infinity", 1, "NaN"}));

@@ -85,7 +85,7 @@ TEST_CASE("former names: texts with metrics are read and hashed by either name")
   CHECK(!matches_metric("hidden_zeros/blocks.1.*", "hidden_zero_fraction/blocks.0.feed_forward"));
 }
 
-TEST_CASE("former names: the rows of an old log are those of a log with current names") {
+TEST_CASE("former names: the rows of an old log equal those of a log with current names") {
   const Folder folder;
   const std::string renamed = replaced(
       replaced(replaced(replaced(old_rows, "milliseconds", "step_ms"), "attention_zeros", "attention_zero_fraction"),

@@ -34,7 +34,7 @@ std::vector<int> counts(const SamplingSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("generate: top_p draws from the fewest tokens that make up that share, in their proportions") {
+TEST_CASE("generate: top_p samples from the fewest tokens with this probability, in their proportions") {
   const auto drawn = [](double top_p) { return counts({.tokens = 3000, .temperature = 1, .top_p = top_p}); };
   const std::vector<int> two = drawn(0.65);
   CHECK(two[0] + two[2] == 0);
@@ -46,7 +46,7 @@ TEST_CASE("generate: top_p draws from the fewest tokens that make up that share,
   CHECK(all[0] / 3000.0 == doctest::Approx(0.1).epsilon(0.2));
 }
 
-TEST_CASE("generate: top_p is a share of what top_k has left, and must be one") {
+TEST_CASE("generate: top_p is a fraction of the tokens that top_k keeps, and must be in (0, 1]") {
   CHECK(counts({.tokens = 500, .temperature = 1, .top_k = 2, .top_p = 0.5}) == std::vector<int>{0, 500, 0, 0});
   for (const double wrong : {0.0, 1.5, -1.0})
     orrery::testing::expect_error([&] { counts({.tokens = 1, .top_p = wrong}); }).names("top_p").value(wrong).offers(1);

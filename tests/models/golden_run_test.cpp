@@ -27,7 +27,7 @@ Tensor golden_parameter(const Golden& golden, const std::string& prefix, const s
 
 }  // namespace
 
-TEST_CASE("golden run: ten losses, gradient norms, first gradients and final weights are PyTorch's") {
+TEST_CASE("golden run: ten losses, gradient norms, first gradients and final weights equal PyTorch's") {
   const Golden golden("gpt_two_layers.safetensors");
   for (const auto& kind : {std::pair(Dtype::f64, 1e-10), std::pair(Dtype::f32, 1e-4)}) {
     const Dtype dtype = kind.first;
@@ -66,7 +66,7 @@ TEST_CASE("golden run: ten losses, gradient norms, first gradients and final wei
   }
 }
 
-TEST_CASE("presets: have the published numbers of parameters, which named_model_test compares with the models") {
+TEST_CASE("presets: their published parameter counts, which named_model_test compares with the models") {
   CHECK(presets().at("gpt-char-small").parameters == 805248);
   CHECK(presets().at("gpt-char-medium").parameters == 10750080);
   CHECK(presets().at("gpt2-124m").parameters == 124439808);
@@ -100,7 +100,7 @@ TEST_CASE("every parameter of a small GPT gets a finite gradient that is not all
   }
 }
 
-TEST_CASE("gpt: wrong shapes are refused with a message") {
+TEST_CASE("gpt: wrong shapes have error messages") {
   GptSettings settings;
   settings.vocabulary = 5, settings.context = 4;
   Gpt model(settings);

@@ -56,7 +56,7 @@ size_t parameters_in(const Golden& golden, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("golden vision: logits, loss and gradients of one step are PyTorch's") {
+TEST_CASE("golden vision: logits, loss and gradients of one step equal PyTorch's") {
   const Golden golden("vision_models.safetensors");
   for (const char* pooling : {"class_token", "mean"}) {
     VitSettings s;

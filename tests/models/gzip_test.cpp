@@ -37,7 +37,7 @@ std::string lines(int count) {
 
 }  // namespace
 
-TEST_CASE("gzip: what was packed is read, in one member or several, and what was not is read as it is") {
+TEST_CASE("gzip: packed files are read, with one member or several; other files are read unchanged") {
   for (const std::string& bytes : {std::string(), lines(3), lines(60000), std::string(1 << 20, 'x')})
     CHECK(unpack_gzip(packed(bytes), "a.gz") == bytes);
   CHECK(unpack_gzip(packed(lines(2)) + packed(lines(5)) + std::string(512, '\0'), "a.gz") == lines(2) + lines(5));
@@ -48,7 +48,7 @@ TEST_CASE("gzip: what was packed is read, in one member or several, and what was
   CHECK(read_data_file(folder / "plain") == lines(9));
 }
 
-TEST_CASE("gzip: a file that is damaged, cut short or too large is refused with its name") {
+TEST_CASE("gzip: the error for a damaged, truncated or too large file names it") {
   const std::string whole = packed(lines(2000));
   const auto refused = [](const std::string& bytes) { return expect_error([&] { unpack_gzip(bytes, "a.gz"); }); };
   refused("plain").names("a.gz").value("not a gzip file");

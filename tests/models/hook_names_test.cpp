@@ -66,7 +66,7 @@ TEST_CASE("TransformerLens's names: each alias shows the value of our name") {
   }
 }
 
-TEST_CASE("TransformerLens's names: the values are those of TransformerLens") {
+TEST_CASE("TransformerLens's names: values equal those of TransformerLens") {
   for (const Assignments& form : {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}}}) {
     Observed observed(form, {"hook_embed", "blocks.1.hook_*", "blocks.1.ln?.hook_normalized", "blocks.1.attn.*",
                              "blocks.1.mlp.hook_*", "ln_final.hook_normalized"});
@@ -178,7 +178,7 @@ TEST_CASE("former hook names: each matches the value of its current name, also b
   expect_error([] { Observed({}, {"*.hidden_befor"}); }).names("hooks").value("'*.hidden_befor'");
 }
 
-TEST_CASE("TransformerLens's names: a star for the layer gives one value of each block") {
+TEST_CASE("TransformerLens's names: a star for the layer matches one value of each block") {
   for (const HookAlias& alias : hook_aliases()) {
     if (!alias.in_block) continue;
     CAPTURE(alias.source);
@@ -194,7 +194,7 @@ TEST_CASE("TransformerLens's names: a star for the layer gives one value of each
   CHECK(Observed({{"layers", "12"}}, {"blocks.1*.hook_resid_pre"}).shown.size() == 3);  // 1, 10 and 11
 }
 
-TEST_CASE("TransformerLens's names: a misspelt one names the nearest and what it is here") {
+TEST_CASE("TransformerLens's names: the error for a misspelt name has the nearest name and ours") {
   const auto refused = [](const char* name) { return expect_error([&] { resolve_hook_names(name); }).names(name); };
   Message message = refused("blocks.3.attn.hook_patern").offers("'blocks.3.attn.hook_pattern'");
   message.offers("blocks.3.attention.weights");

@@ -21,7 +21,7 @@ using orrery::testing::model_cases;
 using orrery::testing::ModelCase;
 using orrery::testing::run_text;
 
-TEST_CASE("watching shows named values and changes none, to the bit") {
+TEST_CASE("hooks capture named values, and results stay bit-identical") {
   GptSettings s;
   s.layers = 2, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -52,7 +52,7 @@ TEST_CASE("watching shows named values and changes none, to the bit") {
   CHECK(captured.at("blocks.0.feed_forward.residual").shape() == Shape{2, 8, 16});
 }
 
-TEST_CASE("a name that never arises is an error that names the nearest") {
+TEST_CASE("a hook name that never matches is an error with the nearest name") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -98,7 +98,7 @@ TEST_CASE("hooks: every value of every model can be captured, and replaced by it
   }
 }
 
-TEST_CASE("a head whose read is replaced by zero is one without its columns of W_o") {
+TEST_CASE("a head whose output is replaced by zero equals one without its columns of W_o") {
   GptSettings s;
   s.layers = 2, s.heads = 4, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -117,7 +117,7 @@ TEST_CASE("a head whose read is replaced by zero is one without its columns of W
   CHECK(largest_difference(run_text(model), ablated) == 0);
 }
 
-TEST_CASE("replacing: several act in their order, an undefined tensor leaves a value, another shape is refused") {
+TEST_CASE("hooks: replacements act in order; an undefined tensor keeps the value; another shape is an error") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);

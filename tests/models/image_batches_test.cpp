@@ -31,7 +31,7 @@ TEST_CASE("image: the center square keeps flat areas, means of pixels, and the c
   CHECK(center_square(ramp, 2).pixels == std::vector<uint8_t>{27, 43, 27, 43});
 }
 
-TEST_CASE("image batches: the same for any order of asking, and within what augmentation may do") {
+TEST_CASE("image batches: independent of the order of requests, and within the limits of augmentation") {
   const ImageSet set = read_images(scraps + "/fashion", {});
   const PixelScale scale({0.5}, {0.5}, 1);
   const ImageBatches plain(set.train, scale, {}, 16, 3);
@@ -72,7 +72,7 @@ TEST_CASE("image batches: the same for any order of asking, and within what augm
   CHECK(unchanged <= 3);
 }
 
-TEST_CASE("image batches: mixup mixes neighbours by one share of the Beta distribution") {
+TEST_CASE("image batches: mixup mixes adjacent images by one sample of the Beta distribution") {
   const ImageSet set = read_images(scraps + "/fashion", {});
   const PixelScale scale({0.5}, {0.5}, 1);
   const ImageBatch plain = ImageBatches(set.train, scale, {}, 6, 3).at(2, 0),

@@ -20,7 +20,7 @@ const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
 
 }  // namespace
 
-TEST_CASE("classes: their names are restored from JSON, and invalid JSON is refused") {
+TEST_CASE("classes: names are restored from JSON, and invalid JSON is an error") {
   const std::vector<std::string> names = {"T-shirt/top", "quote \" and \\", "\xC3\xA9"};
   CHECK(restore_classes(save_classes(names)) == names);
   for (const char* json : {"{}", "{\"classes\": 3}", "{\"classes\": []}", "{\"classes\": [1]}", "[", "null"})
@@ -64,7 +64,7 @@ TEST_CASE("classes: names match names, numbers match numbers, and numbers match 
   matches({"1", "100000000000000000000000000"}, {"0100000000000000000000000000", "1"}, By::number, {1, 0});
 }
 
-TEST_CASE("classes: a name that several classes have stands for none of them alone") {
+TEST_CASE("classes: a name of several classes is ambiguous") {
   using Names = std::vector<std::string>;
   const Names birds = {"crane", "owl", "crane", "hen"};
   const auto check_clear = [&](const Names& classes) {

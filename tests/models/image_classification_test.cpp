@@ -76,7 +76,7 @@ Assignments with(Assignments a, const Assignments& more) {
 
 }  // namespace
 
-TEST_CASE("images: a model learns them, and a validation reports the accuracy") {
+TEST_CASE("images: a model learns to classify them, and a validation reports the accuracy") {
   const Folder folder;
   const TrainingResult result =
       train(small_vit(folder / "a", {{"steps", "150"}, {"evaluate_every", "0"}, {"learning_rate", "1e-2"}}));
@@ -89,7 +89,7 @@ TEST_CASE("images: a model learns them, and a validation reports the accuracy") 
   CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
 }
 
-TEST_CASE("images: a validation evaluates training images like held-out ones, all or an even sample") {
+TEST_CASE("images: a validation evaluates training images like validation images, all or an even sample") {
   const Folder folder;
   std::filesystem::create_directory(folder / "same");
   for (const char* part : {"train", "t10k"})
@@ -109,7 +109,7 @@ TEST_CASE("images: a validation evaluates training images like held-out ones, al
   CHECK(none.metrics.size() == 1);
 }
 
-TEST_CASE("images: the same bits for one and two threads, and after an interruption, with all augmentation") {
+TEST_CASE("images: a run with all augmentation is bit-identical for one and two threads and after an interruption") {
   const Folder folder;
   const int before = thread_count();
   for (const auto& settings : {small_vit, small_resnet})
@@ -151,7 +151,7 @@ TEST_CASE("images: bf16 learns nearly as f32 does") {
   }
 }
 
-TEST_CASE("images: the loss of a mixed batch is that of its mixed targets") {
+TEST_CASE("images: the loss of a mixed batch is the loss for its mixed targets") {
   const Folder folder;
   for (const char* loss : {"softmax", "sigmoid"}) {
     const TrainSettings run = make_settings(small_vit(folder / loss, with(all_augmentation, {{"loss", loss}})));
@@ -176,7 +176,7 @@ TEST_CASE("images: the loss of a mixed batch is that of its mixed targets") {
   }
 }
 
-TEST_CASE("images: validation reads them as they are") {
+TEST_CASE("images: validation does not augment images") {
   const Folder folder;
   const auto loss_of = [&](const std::string& name, const Assignments& more) {
     const TrainSettings run = make_settings(small_vit(folder / name, more));
@@ -190,7 +190,7 @@ TEST_CASE("images: validation reads them as they are") {
   CHECK(loss_of("a", {}) != loss_of("c", {{"pixel_mean", "0.2"}}));
 }
 
-TEST_CASE("images: what does not fit is refused before a run begins") {
+TEST_CASE("images: settings that do not fit are errors before a run begins") {
   const Folder folder;
   constexpr auto recursive = std::filesystem::copy_options::recursive;
   const auto refused = [&](const Assignments& more) {
@@ -237,7 +237,7 @@ TEST_CASE("images: a run resumes with its own data and classes only") {
   expect_error(resume).names(shapes).value("a, stripes").offers("rings, stripes");
 }
 
-TEST_CASE("images: broken images that are left out are reported") {
+TEST_CASE("images: skipped broken images are reported") {
   const Folder folder;
   std::filesystem::copy(scraps + "/shapes", folder / "shapes", std::filesystem::copy_options::recursive);
   write_file_atomically(folder / "shapes/train/rings/0.png", "no picture");
@@ -265,7 +265,7 @@ TEST_CASE("image classification: the training images of a validation are an even
   CHECK(evaluated.metrics[2].second == evaluated.metrics[0].second);
 }
 
-TEST_CASE("image classification: a run keeps its own order of classes, which was that of text for numbers") {
+TEST_CASE("image classification: an old run keeps its class order, in which numbers were sorted as text") {
   const Folder folder;
   const std::vector<std::string> as_text = {"0", "1", "10", "2"}, as_numbers = {"0", "1", "2", "10"};
   std::filesystem::create_directory(folder / "numbers");

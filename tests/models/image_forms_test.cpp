@@ -30,7 +30,7 @@ std::array<double, 3> mean_color(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("image forms: colors are Pillow's for every form of PNG and JPEG, and WebP is refused by name") {
+TEST_CASE("image forms: colors equal Pillow's for every form of PNG and JPEG; the error for WebP names the format") {
   struct Form {
     const char* name;
     std::array<double, 3> color;
@@ -51,7 +51,7 @@ TEST_CASE("image forms: colors are Pillow's for every form of PNG and JPEG, and 
   expect_error([] { read_image(cases + "webp.png", 3); }).names("webp.png");
 }
 
-TEST_CASE("image forms: an image with an Exif orientation is read as it is stored, with a note") {
+TEST_CASE("image forms: an image with an Exif orientation is read as stored, and a note is logged") {
   const DecodedImage rotated = read_image(cases + "turned.jpg", 3), plain = read_image(cases + "rgb.png", 3);
   CHECK((rotated.height == plain.height && rotated.width == plain.width));
   const std::string bytes = read_data_file(cases + "turned.jpg");
@@ -64,7 +64,7 @@ TEST_CASE("image forms: an image with an Exif orientation is read as it is store
   Message(tally.notes("photos")[0]).value(2).names("photos").value("orientation 6").names("a.jpg").offers("rotate");
 }
 
-TEST_CASE("image forms: an Exif orientation is found in both byte orders, in JPEG and PNG, and damage has none") {
+TEST_CASE("image forms: an Exif orientation is read in both byte orders, from JPEG and PNG, and not if damaged") {
   const auto exif = [](bool big, char orientation) {
     const std::string type = big ? std::string("\0\3\0\0\0\1\0", 7) : std::string("\3\0\1\0\0\0", 6);
     const std::string entry = (big ? std::string("\1\x12", 2) : std::string("\x12\1", 2)) + type +

@@ -68,7 +68,7 @@ TEST_CASE("images: IDX files, packed, with a validation split") {
   failure(scraps + "/fashion", {.channels = 3}).names("fashion").value(1).value(3).offers("--channels=1");
 }
 
-TEST_CASE("images: the classes of IDX files are the labels that occur, as of EMNIST's letters from 1 to 26") {
+TEST_CASE("images: the classes of IDX files are the labels that occur, as EMNIST's letters from 1 to 26") {
   const Folder folder;
   std::string labels;
   for (int round = 0; round < 2; ++round)
@@ -120,7 +120,7 @@ TEST_CASE("images: class folders of PNG and JPEG, with one split or two") {
   CHECK(two.sha256 != three.sha256);
 }
 
-TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
+TEST_CASE("images: CIFAR's binary files, with planes of color converted to pixels") {
   const Folder folder;
   const std::string path = folder.path.string();
   write_file_atomically(folder / "data_batch_1.bin", cifar_record(0, 10, 20, 30) + cifar_record(1, 40, 50, 60));
@@ -140,7 +140,7 @@ TEST_CASE("images: CIFAR's binary files, planes of color turned into pixels") {
   failure(path).names("data_batch_3.bin").value(5).offers(3073);
 }
 
-TEST_CASE("images: an error in a folder names the file and a way out") {
+TEST_CASE("images: an error in a folder has the file and a way out") {
   const Folder folder;
   const std::string idx = folder / "idx";
   fs::create_directories(idx);
@@ -174,7 +174,7 @@ TEST_CASE("images: an error in a folder names the file and a way out") {
   failure(idx).names("train-images-idx3-ubyte").names("train-labels-idx1-ubyte");
 }
 
-TEST_CASE("images: IDX files precede folders next to them, and of two of one kind the one that is read is named") {
+TEST_CASE("images: IDX files precede folders next to them; if two files are possible, a note names the one read") {
   const Folder folder;
   const std::string path = folder.path.string();
   write_idx(path, "train", std::string("\0\1\0\1", 4));
@@ -191,7 +191,7 @@ TEST_CASE("images: IDX files precede folders next to them, and of two of one kin
   Message(set.notes[0]).names(images).names(images + ".gz");
 }
 
-TEST_CASE("images: of CIFAR's files each number is read once, and a copy is reported") {
+TEST_CASE("images: each of CIFAR's numbered files is read once, and a copy is reported") {
   const Folder folder;
   const std::string path = folder.path.string();
   for (const char* name : {"data_batch_1.bin", "data_batch_10k.bin", "data_batch_1 copy.bin", "data_batch_1.bin.gz",
@@ -245,7 +245,7 @@ TEST_CASE("images: a folder next to train that is not a split is counted") {
   Message(of_one).value("1 file").names(shapes).names("left out");
 }
 
-TEST_CASE("images: of two possible validation splits one is read, and the images of the other are counted") {
+TEST_CASE("images: one of two possible validation splits is read, and the images of the other are counted") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder);
   fs::copy(shapes + "/val", shapes + "/test", fs::copy_options::recursive);
@@ -255,7 +255,7 @@ TEST_CASE("images: of two possible validation splits one is read, and the images
   Message(set.notes[0]).value("4 files").names(shapes).names(shapes + "/test/");
 }
 
-TEST_CASE("images: a broken image is named, or left out on request") {
+TEST_CASE("images: the error for a broken image names it; on request it is skipped") {
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder), broken = shapes + "/train/rings/0.png",
                     whole = read_file(broken);
@@ -290,7 +290,7 @@ TEST_CASE("images: a broken image is named, or left out on request") {
   CHECK(read_images(shapes, {.size = 12}).train.count() == 10);
 }
 
-TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are bytes is refused before it is decoded") {
+TEST_CASE("images: a JPEG whose Huffman table has more symbols than bytes is an error before it is decoded") {
   const auto refused = [](const std::string& bytes) { return expect_error([&] { decode_image(bytes, 3, "a.jpg"); }); };
   const std::string table = std::string("\xff\xc4\x00\x13\x00", 5) + std::string(16, '\x11');
   for (const std::string& bytes : {"\xff\xd8" + table, "\xff\xff\xd8\xff\xff" + table.substr(1),
@@ -300,7 +300,7 @@ TEST_CASE("images: a JPEG whose Huffman table has more symbols than there are by
   CHECK(!contains(refused("\xff\xd8" + comment + table).message(), "Huffman"));
 }
 
-TEST_CASE("images: a set for validation alone is read where images are held out, however it is laid out") {
+TEST_CASE("images: a set for validation only is read as the validation split, in every layout") {
   using Splits = ImageOptions::Splits;
   const Folder folder;
   const std::string shapes = copy_of("shapes", folder);

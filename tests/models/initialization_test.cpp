@@ -32,7 +32,7 @@ double deviation(const nn::Parameter& parameter) {
 
 }  // namespace
 
-TEST_CASE("initialization: every weight matrix and table of every class of models starts with it") {
+TEST_CASE("initialization: it applies to every weight matrix and table of every model class") {
   for (const auto& each : model_classes())
     for (const Assignments& more :
          {Assignments{}, Assignments{{"feed_forward", "gated(silu)"}, {"pooling", "class_token"}, {"tied_head", "no"}},
@@ -57,7 +57,7 @@ TEST_CASE("initialization: every weight matrix and table of every class of model
     }
 }
 
-TEST_CASE("tables: in every model class those are marked whose rows stand for tokens, positions or classes") {
+TEST_CASE("tables: every model class marks the tables whose rows stand for tokens, positions or classes") {
   for (const auto& each : model_classes())
     for (const char* const position : {"learned", "relative", "relative(255, bias)"}) {
       if (each.first == "stream" && std::string(position) == "learned") continue;

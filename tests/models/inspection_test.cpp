@@ -46,7 +46,7 @@ void check_whole(const View& view) {
 
 }  // namespace
 
-TEST_CASE("analysis: wrong arguments are refused with a message") {
+TEST_CASE("analysis: wrong arguments have error messages") {
   const auto model = small_gpt({}), another = small_gpt({});
   const auto inspected = example_of(*model, "0 1 4 2"), longer = example_of(*model, "0 1 5 2 2"),
              stranger = example_of(*another, "0 1 4 3"), same = example_of(*model, "0 1 4 2");
@@ -76,7 +76,7 @@ TEST_CASE("analysis: a bf16 model is accepted") {
   CHECK(find_view(views, "logit_lens/contribution"));  // rounding does not hide that the stream is a sum
 }
 
-TEST_CASE("analysis: every one accepts every model; values are finite, missing components add nothing") {
+TEST_CASE("analysis: every analysis accepts every model; values are finite, missing components contribute 0") {
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
     const auto model = make_model(make_settings(each.settings));

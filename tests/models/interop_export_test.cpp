@@ -20,7 +20,7 @@ using orrery::testing::largest_difference;
 using orrery::testing::Message;
 namespace fs = std::filesystem;
 
-TEST_CASE("interop: models are exported where the format supports them, with zeros for missing biases") {
+TEST_CASE("interop: models are exported if the format supports them, with zeros for missing biases") {
   const std::vector<std::pair<std::string, std::string>> llama = {{"position", "rotary(pairs=interleaved, base=300)"},
                                                                   {"normalization", "rms"},
                                                                   {"feed_forward", "gated(silu)"},
@@ -38,7 +38,7 @@ TEST_CASE("interop: models are exported where the format supports them, with zer
   }
 }
 
-TEST_CASE("interop: an unsupported model is refused with its setting, and no file is left") {
+TEST_CASE("interop: the error for an unsupported model names the setting, and no file is left") {
   const auto refused = [](const std::vector<std::pair<std::string, std::string>>& changes,
                           const char* format = "gpt2") {
     const Folder folder;

@@ -33,7 +33,7 @@ Message refusal(const Folder& folder, const std::string& name, const std::string
 
 }  // namespace
 
-TEST_CASE("interop: a folder with an unsupported option is refused with the key") {
+TEST_CASE("interop: the error for a folder with an unsupported option names the key") {
   const Folder folder;
   const auto llama = [&](const char* key, const nlohmann::json& value) { return refusal(folder, "llama", key, value); };
   llama("hidden_act", "snake").names("config.json").names("'hidden_act'").value("\"snake\"").offers("gelu_new");
@@ -56,7 +56,7 @@ TEST_CASE("interop: a folder with an unsupported option is refused with the key"
   expect_error([&] { HuggingFaceConfig(folder / "nothing"); }).names(folder / "nothing").offers("config.json");
 }
 
-TEST_CASE("interop: a number out of its range is refused with the file and the source's name") {
+TEST_CASE("interop: the error for a number out of range has the file and the source's name") {
   const Folder folder;
   const auto check_limit = [&](const char* name, const char* key, int64_t value, int64_t limit) {
     refusal(folder, name, key, value).names("config.json").names(key).value(value).offers(limit);
@@ -68,7 +68,7 @@ TEST_CASE("interop: a number out of its range is refused with the file and the s
   check_limit("vit", "patch_size", -2, 1);
 }
 
-TEST_CASE("interop: an index that is wrong is refused") {
+TEST_CASE("interop: an invalid index has an error message") {
   const Folder folder;
   const auto with_index = [&](const std::function<void(nlohmann::json&)>& change) {
     const std::string from = changed(folder, "llama", [](nlohmann::json&) {}),
@@ -90,7 +90,7 @@ TEST_CASE("interop: an index that is wrong is refused") {
   with_index(twice).names(folder / "llama").names("model.embed_tokens").value("model-00001").offers("remove it");
 }
 
-TEST_CASE("interop: an import writes no second model into a run, and takes reference logits from elsewhere") {
+TEST_CASE("interop: an import does not overwrite a run, and reads reference logits from another file") {
   const Folder folder;
   imported(golden + "gpt2", folder / "run");
   expect_error([&] { imported(golden + "gpt2", folder / "run"); })

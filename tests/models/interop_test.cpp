@@ -34,7 +34,7 @@ const std::vector<std::string> names = {"gpt2", "gpt2_own_head", "llama", "llama
 
 }  // namespace
 
-TEST_CASE("interop: transformers' models give transformers' logits, and go back as the same tensors") {
+TEST_CASE("interop: imported transformers models give transformers' logits, and export equal tensors") {
   for (const std::string& name : names) {
     CAPTURE(name);
     const Folder folder;
@@ -83,7 +83,7 @@ TEST_CASE("interop: files next to the weights may be packed") {
   expect_error([&] { imported(unknown, folder / "refused"); }).names("config.json").names("model_type").value("bert");
 }
 
-TEST_CASE("interop: what an older transformers wrote is read as well") {
+TEST_CASE("interop: files of older versions of transformers are read") {
   const Folder folder;
   const std::string older = changed(folder, "llama_tied", [](nlohmann::json& config) {
     config.erase("rope_parameters");
@@ -98,7 +98,7 @@ TEST_CASE("interop: what an older transformers wrote is read as well") {
 }
 
 // Expected bases: as transformers 5.23 reads config.json.
-TEST_CASE("interop: of several rotary bases the one that transformers uses is used") {
+TEST_CASE("interop: if several rotary bases are given, the base that transformers uses is used") {
   const Folder folder;
   const auto base = [&](const nlohmann::json& more) {
     const std::string from = changed(folder, "llama", [&](nlohmann::json& config) {
@@ -123,7 +123,7 @@ TEST_CASE("interop: of several rotary bases the one that transformers uses is us
   CHECK(base({{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 9.0}}) == 9);
 }
 
-TEST_CASE("interop: GPT-2's keys have other names, which count before its own as for transformers") {
+TEST_CASE("interop: alternative names of GPT-2's keys precede its own names, as in transformers") {
   const Folder folder;
   const std::map<std::string, std::string> common = {{"num_hidden_layers", "n_layer"},
                                                      {"num_attention_heads", "n_head"},
@@ -155,7 +155,7 @@ TEST_CASE("interop: GPT-2's keys have other names, which count before its own as
       .offers(1);
 }
 
-TEST_CASE("interop: nanoGPT's weights are those of GPT-2, untransposed and with the exact GELU") {
+TEST_CASE("interop: nanoGPT's weights equal GPT-2's, untransposed and with the exact GELU") {
   const Folder folder;
   const std::string theirs =
       changed(folder, "gpt2", [](nlohmann::json& config) { config["activation_function"] = "gelu"; });
@@ -200,7 +200,7 @@ TEST_CASE("interop: tensors without the model's prefix, masks and a head that is
   CHECK(unused.at("score.weight") == "not used by this model");
 }
 
-TEST_CASE("interop: logits may differ by what rounding explains, in the dtype in which they are stored") {
+TEST_CASE("interop: logits may differ by rounding errors of the dtype in which they are stored") {
   const Folder folder;
   std::map<std::string, Tensor> inputs;
   for (const StoredTensor& each : stored_tensors(golden + "gpt2/logits.safetensors"))
@@ -224,7 +224,7 @@ TEST_CASE("interop: logits may differ by what rounding explains, in the dtype in
   CHECK(!fs::exists(folder / "run"));
 }
 
-TEST_CASE("interop: weights that the described model lacks are noted") {
+TEST_CASE("interop: weights that the described model does not have are logged") {
   const Folder folder;
   const auto fewer = [&](const char* name, const char* key, const nlohmann::json& value) {
     const std::string from = changed(folder, name, [&](nlohmann::json& config) { config[key] = value; });

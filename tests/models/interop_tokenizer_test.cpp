@@ -48,7 +48,7 @@ TEST_CASE("interop: a missing tokenizer becomes token_ids, a damaged one is an e
   Message(join(larger.notes)).names("tokenizer").value(420).names("model").value(61);
 }
 
-TEST_CASE("interop: the tokens that begin and end a text come back as they were") {
+TEST_CASE("interop: the tokens that begin and end a text are exported as they were imported") {
   const Folder folder;
   const std::string from = changed(folder, "llama", [](nlohmann::json& config) {
     config["bos_token_id"] = 3, config["eos_token_id"] = nlohmann::json::array({4, 5});

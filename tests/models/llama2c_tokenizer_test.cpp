@@ -83,7 +83,7 @@ std::vector<int32_t> encode(const Pieces& pieces, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("llama2c's tokenizer: the tokens are those of run.c's algorithm, and the text comes back") {
+TEST_CASE("llama2c's tokenizer: tokens equal those of run.c's algorithm, and decoding restores the text") {
   const Folder folder;
   const Pieces pieces = small_pieces();
   const auto tokenizer = make_tokenizer(written(folder, file_of(pieces)), "");
@@ -100,7 +100,7 @@ TEST_CASE("llama2c's tokenizer: the tokens are those of run.c's algorithm, and t
   CHECK(make_tokenizer(folder / "tokenizer.bin.gz", "")->save() == tokenizer->save());
 }
 
-TEST_CASE("llama2c's tokenizer: a file that is damaged is refused") {
+TEST_CASE("llama2c's tokenizer: a damaged file is an error") {
   const Folder folder;
   const std::string whole = file_of(small_pieces());
   const auto message = [&](const std::string& bytes) {

@@ -26,7 +26,7 @@ double seconds_of(const auto& work) {
 
 }  // namespace
 
-TEST_CASE("logit_lens: the model runs as often as its stream needs, however many sublayers it has") {
+TEST_CASE("logit_lens: the number of model runs does not depend on the number of sublayers") {
   for (const char* layers : {"2", "6"}) {
     const auto model = small_gpt({{"layers", layers}});
     const auto inspected = example_of(*model);

@@ -31,7 +31,7 @@ const std::vector<std::string> sublayers = {"blocks.0.attention", "blocks.0.feed
 
 }  // namespace
 
-TEST_CASE("the lens of the last state is the model's own answer, of every class of models") {
+TEST_CASE("logit lens: the prediction from the last state equals the model's output, for every model class") {
   int lenses = 0;
   for (const ModelCase& each : model_cases()) {
     CAPTURE(each.described());
@@ -84,7 +84,7 @@ TEST_CASE("logit lens: a state goes through the model's own normalization and he
   }
 }
 
-TEST_CASE("logit_lens: sizes are root mean squares of what was there and of what was added") {
+TEST_CASE("logit_lens: sizes are root mean squares of the residual states and of the added outputs") {
   const auto model = small_gpt({{"residual_gain", "0.5"}}, Dtype::f32);
   const auto inspected = example_of(*model);
   std::vector<std::string> names = {"embedding"};
@@ -105,7 +105,7 @@ TEST_CASE("logit_lens: sizes are root mean squares of what was there and of what
   }
 }
 
-TEST_CASE("direct contributions: without a last normalization they add up to the logit") {
+TEST_CASE("direct contributions: without a final normalization they add up to the logit") {
   const Assignments variants[] = {
       {},
       {{"parallel", "yes"}, {"residual_gain", "learned(0.7)"}},
@@ -130,7 +130,7 @@ TEST_CASE("direct contributions: without a last normalization they add up to the
     }
 }
 
-TEST_CASE("direct contributions: what the logit loses when a sublayer's words leave the last state") {
+TEST_CASE("direct contributions: the loss of the logit if a sublayer's output is removed from the last state") {
   const auto model = small_gpt({{"residual_gain", "0.5"}});
   const auto inspected = example_of(*model);
   const auto captured = captured_by(*inspected, {"blocks.0.attention.output", "blocks.1.feed_forward.residual"});
@@ -154,7 +154,7 @@ TEST_CASE("direct contributions: what the logit loses when a sublayer's words le
                  total) <= 1e-9);
 }
 
-TEST_CASE("logit_lens: with normalizations on the stream there are no direct contributions, and the view states it") {
+TEST_CASE("logit_lens: with normalizations on the residual stream, the view states that contributions do not exist") {
   const auto model = small_gpt({{"norm_place", "post"}});
   const std::vector<View> views = analyze(*example_of(*model), "logit_lens", {});
   CHECK_FALSE(find_view(views, "logit_lens/contribution"));

@@ -40,7 +40,7 @@ Names differing(const std::string& metric, const Assignments& first, const Assig
 
 }  // namespace
 
-TEST_CASE("meaning: a validation loss is that of the same targets") {
+TEST_CASE("meaning: validation losses are comparable if they have equal targets") {
   CHECK(differing("validation_loss", {{"tokenizer", "byte"}}, {}) == Names{"tokenizer"});
   CHECK(differing("validation_loss", {{"validation_fraction", "0.3"}, {"validation_tokens", "50"}}, {}) ==
         Names{"validation_fraction", "validation_tokens"});
@@ -57,7 +57,7 @@ TEST_CASE("meaning: a validation loss is that of the same targets") {
         Names{"problem", "validation_sequences"});
 }
 
-TEST_CASE("meaning: other data to train on leave the loss on separate data as it is") {
+TEST_CASE("meaning: other training data do not change the meaning of the loss on separate data") {
   const Assignments separate = {{"validation_data", "v.txt"}};
   CHECK(differing("validation_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, separate).empty());
   CHECK(differing("validation_loss", {{"data", "a.txt"}, {"validation_fraction", "0.3"}}, {{"data", "b.txt"}}, separate)
@@ -68,7 +68,7 @@ TEST_CASE("meaning: other data to train on leave the loss on separate data as it
   CHECK(differing("training_loss", {{"data", "a.txt"}}, {{"data", "b.txt"}}, separate) == Names{"data"});
 }
 
-TEST_CASE("meaning: data and tokenizers are compared by their fingerprints where both are known") {
+TEST_CASE("meaning: data and tokenizers are compared by their fingerprints if both are known") {
   const Assignments a = {{"data", "a.txt"}}, same = {{"data", "./a.txt"}};
   CHECK(differing("validation_loss", a, {{"data", "1"}}, same, {{"data", "1"}}).empty());
   CHECK(differing("validation_loss", a, {{"data", "1"}}, a, {{"data", "2"}}) == Names{"data"});
@@ -107,7 +107,7 @@ TEST_CASE("meaning: a pattern stands for the metrics that it matches") {
   CHECK(metrics_with_meaning("gradient_*").empty());
 }
 
-TEST_CASE("meaning: a run's checkpoint has the fingerprints of what it read") {
+TEST_CASE("meaning: a run's checkpoint has the fingerprints of its inputs") {
   const Run run, other("other");
   const std::string text = run.folder / "second.txt";
   write(text, "www: " + read_file(run.text));

@@ -142,7 +142,7 @@ TEST_CASE("memory plan: parameters are counted without making the model") {
   CHECK(seconds_of_work() - began < 2);
 }
 
-TEST_CASE("memory plan: what cannot fit is refused before anything is made, with the settings") {
+TEST_CASE("memory plan: a model that cannot fit is an error with its settings before anything is created") {
   const double began = seconds_of_work();
   refusal({{"layers", "4096"}, {"width", "65536"}, {"heads", "64"}}).names("layers 4096").names("width 65536");
   refusal({{"d_ff", "262144"}, {"width", "32768"}, {"heads", "64"}}).names("width 32768").names("d_ff 262144");
@@ -175,7 +175,7 @@ TEST_CASE("memory plan: what cannot fit is refused before anything is made, with
   CHECK(seconds_of_work() - began < 20);
 }
 
-TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limit one of the two") {
+TEST_CASE("memory plan: at every memory limit, a run is either rejected at once or trains to its end") {
   const std::vector<Assignments> runs = {
       {{"layers", "3"}, {"signal_propagation", "yes"}, {"context", "256"}, {"metrics", "all"}},
       {{"layers", "6"}, {"nan_guard", "yes"}, {"optimizer", "lion"}, {"gradient_accumulation_steps", "2"}},
@@ -192,7 +192,7 @@ TEST_CASE("memory plan: a run is refused, or it trains to its end: at every limi
   }
 }
 
-TEST_CASE("memory plan: the refusal states the needed and the free memory") {
+TEST_CASE("memory plan: the error message has the needed and the free memory") {
   const Limit limit(40'000'000);
   const std::string message = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();
   CAPTURE(message);

@@ -102,7 +102,7 @@ struct Observed {
 
 }  // namespace
 
-TEST_CASE("metrics: a run is bit-identical with all of them and with none, for every task") {
+TEST_CASE("metrics: a run is bit-identical with all metrics and with none, for every task") {
   for (const Assignments& kind : {Assignments{}, stream, translation}) {
     const Folder folder;
     train(small_run(folder, "all", kind));
@@ -120,7 +120,7 @@ TEST_CASE("metrics: a run is bit-identical with all of them and with none, for e
   }
 }
 
-TEST_CASE("metrics: each one is logged by some small model") {
+TEST_CASE("metrics: each metric is logged by some small model") {
   std::set<std::string> logged;
   const Assignments forms[] = {
       {{"normalization", "dyt"}, {"feed_forward", "memory(relu)"}, {"attention", "relu_former"}},
@@ -134,13 +134,14 @@ TEST_CASE("metrics: each one is logged by some small model") {
       for (const auto& each : row.items())
         if (each.key().starts_with((name == "losses" ? "loss" : name == "parameters" ? "alpha" : name) + "/")) {
           logged.insert(name);
-          CHECK_MESSAGE(each.value().is_number(), each.key(), " is no number");
+          CHECK_MESSAGE(each.value().is_number(), each.key(), " is not a number");
         }
   }
-  for (const std::string& name : model_metrics().names()) CHECK_MESSAGE(logged.contains(name), name, " is never told");
+  for (const std::string& name : model_metrics().names())
+    CHECK_MESSAGE(logged.contains(name), name, " is never logged");
 }
 
-TEST_CASE("metrics: entropies, zeros and row sums are those of the weights, and sizes those of the hook values") {
+TEST_CASE("metrics: entropies, zeros and row sums equal those of the weights, sizes those of the hook values") {
   for (const char* attention : {"softmax", "pointwise(relu)", "softmax(persistent=3)"}) {
     CAPTURE(attention);
     Observed observed("entropy, attention_zero_fraction, row_sum, max_score, residual_rms", {{"attention", attention}});
@@ -187,8 +188,7 @@ TEST_CASE("metrics: padding does not count") {
   CHECK(means_of_heads(rows) == std::vector<double>{2});
 }
 
-TEST_CASE(
-    "figures: hidden units that no token opens are dead, and a dynamic normalization is saturated where it is flat") {
+TEST_CASE("metrics: units that are 0 for every token are dead; dynamic normalizations saturate at |alpha x| > 2") {
   Observed observed("dead_units, hidden_zero_fraction", {{"feed_forward", "dense(relu)"}, {"bias", "yes"}});
   const Tensor hidden = observed.shown({"*.hidden"}).at("blocks.1.feed_forward.hidden");
   const std::vector<double> values = hidden.to_vector();
@@ -213,8 +213,7 @@ TEST_CASE(
   CHECK(fraction > 0.1);
 }
 
-TEST_CASE(
-    "figures: variances are those of what sublayers add, of the stream before them, and of what attentions read") {
+TEST_CASE("metrics: variances of sublayer outputs, of the residual stream before them, and of head outputs") {
   Observed observed("output_variance, residual_variance, head_output_variance, value_variance",
                     {{"attention", "naive"}});
   CHECK(observed.row.size() == 2 * 2 * 2 + 2 * 2);  // 2 metrics of 2 sublayers, 2 metrics of 1 attention, in 2 blocks
@@ -267,7 +266,7 @@ TEST_CASE("metrics: fraction of the largest slots, and mean cosine between slot 
   }
 }
 
-TEST_CASE("metrics: gradient norms of the components add up to the total, and learned numbers have their names") {
+TEST_CASE("metrics: gradient norms of the components add up to the total, and learned scalars are logged by name") {
   const Folder folder;
   train(small_run(folder, "run", {{"normalization", "dyt"}, {"attention", "softmax(temperature=learned(2))"}}));
   const nlohmann::json row = rows_of(folder / "run").at(5);
@@ -282,7 +281,7 @@ TEST_CASE("metrics: gradient norms of the components add up to the total, and le
   CHECK(std::abs(row["alpha/norm"].get<double>() - 0.5) < 0.1);
 }
 
-TEST_CASE("metrics: shared parameters are logged as the model's, and biases of queries and keys are not logged") {
+TEST_CASE("metrics: shared parameters are logged for the model, and biases of queries and keys are not logged") {
   const Folder folder;
   train(small_run(folder, "run",
                   {{"feed_forward", "dense(leaky_relu_learned)"},
@@ -298,7 +297,7 @@ TEST_CASE("metrics: shared parameters are logged as the model's, and biases of q
   }
 }
 
-TEST_CASE("metrics: the multiply-adds of a step are those of its products, forward and backward") {
+TEST_CASE("metrics: the multiply-adds of a step are those of its matrix products, forward and backward") {
   // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;
   const Assignments plain = {
@@ -315,7 +314,7 @@ TEST_CASE("metrics: the multiply-adds of a step are those of its products, forwa
   CHECK(flops_counted() - before == 2 * 3 * 5 * 7);
 }
 
-TEST_CASE("metrics: an unknown name is refused before the folder is made") {
+TEST_CASE("metrics: an unknown name is an error before the folder is created") {
   const Folder folder;
   const Assignments unknown = {{"metrics", "entropies"}};
   expect_error([&] { train(small_run(folder, "run", unknown)); }).value("entropies").offers("'entropy'");

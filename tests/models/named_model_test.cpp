@@ -34,7 +34,7 @@ TEST_CASE("models: a name is a preset or a class, and each preset has the stated
   }
 }
 
-TEST_CASE("models: the catalogue shows in what the presets of a class differ") {
+TEST_CASE("models: the catalogue shows the differences between the presets of a class") {
   for (const CatalogueFamily& family : catalogue()) {
     if (family.name != "model_preset") continue;
     CHECK(family.entries.size() >= 20);
@@ -54,7 +54,7 @@ TEST_CASE("models: a preset's own settings do not change with those of a run") {
   CHECK(named_model("gpt-char-small").settings.as<GptSettings>().layers == 4);
 }
 
-TEST_CASE("settings: model and task decide which keys there are, wherever they stand") {
+TEST_CASE("settings: model and task determine the available settings, in any order of the arguments") {
   const TrainSettings run = make_settings({{"layers", "3"}, {"model", "gpt2-124m"}});
   CHECK(gpt_settings(run).layers == 3);
   CHECK(gpt_settings(run).heads == 12);

@@ -81,7 +81,7 @@ std::map<std::string, std::string> contents_of(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("nan guard: in every task a step that diverges is named, kept, and shown again number for number") {
+TEST_CASE("nan guard: in every task, a diverging step is reported, saved, and replayed with equal numbers") {
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
     const Run run;
@@ -118,7 +118,7 @@ TEST_CASE("nan guard: in every task a step that diverges is named, kept, and sho
   }
 }
 
-TEST_CASE("nan guard: in every task it changes no bit of a run that is well, and finds nothing there") {
+TEST_CASE("nan guard: in every task, a finite run is bit-identical with it and has no report") {
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
     const Run plain, guarded;
@@ -131,7 +131,7 @@ TEST_CASE("nan guard: in every task it changes no bit of a run that is well, and
   }
 }
 
-TEST_CASE("nan guard: the first overflow is found in the very attention and score function that makes it") {
+TEST_CASE("nan guard: the report of the first overflow names the attention in which it occurs") {
   const Run run;
   // exp of scores of some hundreds overflows f32 in the first step, before any checkpoint.
   expect_error([&] {
@@ -174,7 +174,7 @@ TEST_CASE("nan guard: an update that overflows is undone, and the parameter is n
   CHECK(again.replay(false)->call == found.call);
 }
 
-TEST_CASE("nan guard: good checkpoints stay, resuming takes them, and a later finding replaces the earlier") {
+TEST_CASE("nan guard: good checkpoints stay and can be resumed, and a later report replaces the earlier one") {
   const Run run;
   run.train({{"steps", "4"}});
   const auto good = contents_of(run.checkpoint(4));
@@ -198,7 +198,7 @@ TEST_CASE("nan guard: good checkpoints stay, resuming takes them, and a later fi
   CHECK_NOTHROW(go_on());
 }
 
-TEST_CASE("nan guard: a replay that cannot be written costs neither the sentence nor a checkpoint") {
+TEST_CASE("nan guard: if the replay cannot be written, the error message and the checkpoints remain") {
   const Run run;
   run.train({{"steps", "4"}});
   write(replay_folder(run.out), "a file where the folder would be");
@@ -213,7 +213,7 @@ TEST_CASE("nan guard: a replay that cannot be written costs neither the sentence
       .offers(run.checkpoint(4));
 }
 
-TEST_CASE("nan guard: a validation is looked at as well") {
+TEST_CASE("nan guard: validations are checked, too") {
   const Run run;
   Trainer trainer(run.settings({{"nan_guard", "yes"}, {"evaluate_every", "3"}}));
   TrainingEvents events;
@@ -233,15 +233,14 @@ TEST_CASE("nan guard: a validation is looked at as well") {
   CHECK(shown->call == found.call);
 }
 
-TEST_CASE("nan guard: what it does not go with is refused") {
+TEST_CASE("nan guard: settings that exclude it have error messages") {
   const Run run;
   expect_error([&] { run.train({{"nan_guard", "yes"}, {"profile", "yes"}}); }).names("--nan_guard").offers("--profile");
   expect_error([&] { replay_folder_at(run.out); }).names(run.out).names("found.json").offers("--nan_guard=yes");
   CHECK(Trainer(run.settings({{"nan_guard", "yes"}})).memory_plan().guard > 0);
 }
 
-TEST_CASE(
-    "a run that is resumed from weights which lead to nothing finite says so, and which checkpoint is before it") {
+TEST_CASE("the error for a run resumed from weights with a non-finite loss names the previous checkpoint") {
   const Run run;
   // Stops after step 4, before any loss has verified its weights.
   int64_t last_step = 0;

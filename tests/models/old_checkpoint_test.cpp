@@ -44,7 +44,7 @@ TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
 
 }  // namespace
 
-TEST_CASE("an old checkpoint generates what it generated") {
+TEST_CASE("an old checkpoint generates an unchanged text") {
   const CheckpointState state = read_state(latest_checkpoint(old + "run"));
   const auto tokenizer = restore_tokenizer(state.tokenizer);
   Gpt model(gpt_settings(make_settings(state.settings)));
@@ -53,7 +53,7 @@ TEST_CASE("an old checkpoint generates what it generated") {
   CHECK(tokenizer->decode(tokens) + "\n" == read_file(old + "generated.txt"));
 }
 
-TEST_CASE("old run: resumes to the losses and weights that it had, and is recorded under the current names") {
+TEST_CASE("old run: resumes to the recorded losses and weights, and is saved under the current names") {
   const Folder folder;
   std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
   Trainer trainer(settings_in(folder));
@@ -99,7 +99,7 @@ TEST_CASE("old run: resumes to the losses and weights that it had, and is record
     CHECK_MESSAGE(toml.find(line) != std::string::npos, line);
 }
 
-TEST_CASE("old run: is not resumed as another model; the error has the current names") {
+TEST_CASE("old run: resuming it as another model is an error with the current names") {
   const Folder folder;
   std::filesystem::copy(old + "run", folder / "run", std::filesystem::copy_options::recursive);
   const auto refusal = [&](const std::string& key, const std::string& value) {
@@ -111,7 +111,7 @@ TEST_CASE("old run: is not resumed as another model; the error has the current n
   refusal("attention.own", "yes").names("attention").value("attend_to_self=no").offers("orrery train");
 }
 
-TEST_CASE("an old checkpoint keeps what it saw of the own token under a fixed span, which later ones name") {
+TEST_CASE("old checkpoint: with a fixed span it keeps its visibility of the token itself, now a named setting") {
   const Folder folder;
   auto state = nlohmann::json::parse(read_file(latest_checkpoint(old + "run") + "/state.json"));
   const auto attention = [&](const std::string& model, const std::string& value) -> std::string {

@@ -37,7 +37,7 @@ Cuts cuts_of(const std::string& expression, const std::string& text) {
 }  // namespace
 
 // All expected pre-tokens are from tokenizers 0.23.3.
-TEST_CASE("expressions: those of well known tokenizers cut as they do") {
+TEST_CASE("expressions: those of well-known tokenizers split texts as the tokenizers do") {
   const std::string text =
       "In 2024 we\u2019ve 1234567 It'S, don'T!  x\n\n y \r\n caf\u00e9 e\u0301\u3001\u6f22 \u00b2z\t#\n  \n";
   const std::string endings = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -161,7 +161,7 @@ TEST_CASE("expressions: syntax that differs between Oniguruma and PCRE2 is trans
   }
 }
 
-TEST_CASE("expressions: syntax that PCRE2 does not support is refused with the offset and a way out") {
+TEST_CASE("expressions: the error for syntax that PCRE2 does not support has the offset and a way out") {
   const auto refused = [](const char* expression) {
     return expect_error<TokenizerNotSupported>([&] { PreTokenizer{expression}; }).names(expression);
   };

@@ -63,7 +63,7 @@ struct Translator {
 
 }  // namespace
 
-TEST_CASE("padding: no metric counts it") {
+TEST_CASE("padding: metrics do not count it") {
   Translator t;
   const MetricRow both = t.metrics({&t.a, &t.b}), of_a = t.metrics({&t.a}), of_b = t.metrics({&t.b});
   std::set<std::string> compared;
@@ -91,7 +91,7 @@ TEST_CASE("padding: no metric counts it") {
   }
   for (const char* metric :
        {"attention_zero_fraction", "entropy", "row_sum", "span", "saturation", "hidden_zero_fraction"})
-    CHECK_MESSAGE(compared.contains(metric), metric, " is not told");
+    CHECK_MESSAGE(compared.contains(metric), metric, " is not logged");
 }
 
 TEST_CASE("padding: hook values of every shape lose only their padding") {

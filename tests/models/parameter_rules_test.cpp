@@ -40,7 +40,7 @@ TEST_CASE("parameter rules: the last matching pattern counts; other parameters a
   CHECK(all.at("position_embedding.weight")->decay);
 }
 
-TEST_CASE("parameter rules: a factor of 0 holds still, one of 1 changes nothing, a decay is felt") {
+TEST_CASE("parameter rules: a factor of 0 freezes a parameter, a factor of 1 is the default, and decay acts") {
   const Run run;
   const auto weights = [&](const Assignments& more) {
     Trainer trainer(run.settings(more));
@@ -58,7 +58,7 @@ TEST_CASE("parameter rules: a factor of 0 holds still, one of 1 changes nothing,
   CHECK(decayed.at("norm.weight") != plain.at("norm.weight"));
 }
 
-TEST_CASE("parameter rules: a malformed rule is refused") {
+TEST_CASE("parameter rules: a malformed rule has an error message") {
   const Run run;
   const auto refused = [&](const std::string& key, const std::string& value, const std::string& why) {
     CHECK(error_of([&] { run.train({{key, value}}); }) == "train: " + key + ": " + why);
@@ -78,7 +78,7 @@ TEST_CASE("parameter rules: a malformed rule is refused") {
                  " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw"));
 }
 
-TEST_CASE("init_from: a run begins with another's weights and tokenizer, at step 0") {
+TEST_CASE("init_from: a run starts with another run's weights and tokenizer, at step 0") {
   const Run first;
   first.train();
   Trainer trained(first.settings({{"resume", "yes"}}));

@@ -95,7 +95,7 @@ TEST_CASE("paths: an optimizer and a checkpoint name the modules of a model as w
   CHECK(optimized.first.path() == "first");
 }
 
-TEST_CASE("without paths a cache and a random number are refused with a sentence") {
+TEST_CASE("without paths, a cache and random numbers have error messages") {
   for (const char* attention : {"softmax", "gau(size=4)"}) {
     TwoBlocks model(attention);
     check_refused([&] { difference_by_cache(model); });

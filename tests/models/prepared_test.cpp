@@ -49,7 +49,7 @@ std::string with_header(int32_t magic, int32_t version, int32_t count, const std
 
 }  // namespace
 
-TEST_CASE("prepared: a text that comes in pieces, however small, has the tokens of the whole") {
+TEST_CASE("prepared: a text in chunks of any size has the tokens of the whole text") {
   const auto cases = nlohmann::json::parse(read_file(byte_pairs + "cases.json"));
   for (const auto& [name, texts] : cases.items()) {
     const auto tokenizer = make_tokenizer(byte_pairs + name, "");
@@ -68,7 +68,7 @@ TEST_CASE("prepared: a text that comes in pieces, however small, has the tokens 
   }
 }
 
-TEST_CASE("prepared: SentencePiece's pieces need only what follows the last space, if spaces are what divides them") {
+TEST_CASE("prepared: SentencePiece encodes a text in chunks, up to the last space if spaces separate its tokens") {
   const Folder folder;
   const std::string learned = write_small_text(folder);
   std::string text = read_file(learned).substr(0, 3000);
@@ -151,7 +151,7 @@ TEST_CASE("prepared: the settings name the tokenizer that made the tokens, and r
   CHECK(has_byte_tokenizer());
 }
 
-TEST_CASE("prepared: files of nanoGPT and llm.c; damaged or foreign files are refused") {
+TEST_CASE("prepared: files of nanoGPT and llm.c are read; damaged and other files are errors") {
   const Folder folder;
   const std::string path = folder / "a.bin", tokens = bytes_of({0, 5, 300, 7});
   const auto read = [&](const std::string& content, int64_t vocabulary = 301) {
@@ -242,7 +242,7 @@ TEST_CASE("prepared: a missing file, another tokenizer and a failed preparation 
   CHECK_FALSE(file_exists(failed));
 }
 
-TEST_CASE("prepared: tokens of another tokenizer are refused where it is known, and a lone file is read as it is") {
+TEST_CASE("prepared: tokens of another known tokenizer are an error, and a single file is read unchecked") {
   const Run run;
   const std::string pairs = "byte_pair(vocabulary=258)", pp = run.folder / "pp", pb = run.folder / "pb";
   prepare({.input = run.text, .out = pp, .tokenizer = pairs});
@@ -330,7 +330,7 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
   expect_error([&] { TokenSequence::from_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
 }
 
-TEST_CASE("prepared: the files of a folder by name, with the token between documents; hidden ones are left out") {
+TEST_CASE("prepared: a folder's files are read by name, with a token between documents, without hidden files") {
   const Folder folder;
   const std::string path = folder / "texts";
   write(path + "/b.txt", "two");
@@ -376,7 +376,7 @@ TEST_CASE("prepared: a text packed by gzip is read like an unpacked one") {
   CHECK(text.starts_with(begin));
 }
 
-TEST_CASE("prepared: pieces of a file break no character in two") {
+TEST_CASE("prepared: chunks of a file do not split characters") {
   const Folder folder;
   std::string text;
   while (text.size() < 2 * TextFiles::chunk_size) text += "\xE2\x82\xAC";

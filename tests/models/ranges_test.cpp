@@ -73,7 +73,7 @@ TEST_CASE("ranges: every number of the catalogue and of training has a low and a
   }
 }
 
-TEST_CASE("ranges: a number beyond them is refused with the setting, the value and the limit") {
+TEST_CASE("ranges: the error for a number out of range has the setting, the value and the limit") {
   for (const Owned& each : numbers()) {
     const Setting& setting = each.setting;
     if (each.owner != "train") continue;
@@ -94,14 +94,14 @@ TEST_CASE("ranges: a number beyond them is refused with the setting, the value a
   refusal("layers", "1e300").value("1e300").offers(4096);
 }
 
-TEST_CASE("ranges: a number too small for f32 is refused, but not 0 where 0 has a meaning") {
+TEST_CASE("ranges: a number too small for f32 is an error; 0 is accepted if it has a meaning") {
   refusal("grad_clip", "1e-310").value("1e-310").offers(0).offers("1e-30");
   CHECK_NOTHROW(models::make_settings({{"grad_clip", "0"}}));
   refusal("learning_rate", "4.9e-324").value("5e-324").offers("1e-30");
   refusal("feed_forward_divisor", "-1e-9").value("-1e-9").offers(0).offers("1e-6").offers("magnitude");
 }
 
-TEST_CASE("ranges: numbers inside of specs that are words of their own") {
+TEST_CASE("ranges: numbers inside specs are checked, too") {
   const auto refusal_of = [](const char* attention, const char* position) {
     models::GptSettings settings;
     settings.vocabulary = 5, settings.attention = parse_spec(attention), settings.position = parse_spec(position);

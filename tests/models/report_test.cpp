@@ -30,7 +30,7 @@ std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
 
 }  // namespace
 
-TEST_CASE("run log: rows in order, non-finite values as NaN, without a row that is being written") {
+TEST_CASE("run log: rows are in order, non-finite values are NaN, and an incomplete last row is skipped") {
   const Folder folder;
   const auto rows = rows_of(folder,
                             "{\"step\":1,\"loss\":2.5,\"entropy/blocks.0.attention\":null}\n"
@@ -51,7 +51,7 @@ TEST_CASE("run log: rows in order, non-finite values as NaN, without a row that 
   CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).metrics.empty());  // not a number: no metric
 }
 
-TEST_CASE("csv: written and read again it is the same") {
+TEST_CASE("csv: a written table is read back unchanged") {
   const std::vector<CsvRow> rows = {{"row", "why"}, {"a=f(x, y)", "it said \"no\""}, {"", "two\nlines"}, {"x", ""}};
   std::string csv;
   for (const CsvRow& row : rows) csv += csv_line(row);
@@ -66,14 +66,14 @@ TEST_CASE("csv: written and read again it is the same") {
   expect_error([] { parse_csv("a,b\n1\n", "t"); }).names("t").names("row 2").value(1).offers(2);
 }
 
-TEST_CASE("report: a table that no sweep wrote is refused by its column") {
+TEST_CASE("report: the error for a table that no sweep wrote names its column") {
   const Folder folder;
   const std::string table = folder / "table.csv";
   write_file_atomically(table, "row,seeds\na,1\n");
   expect_error([&] { runs_in_tables(folder.path.string()); }).names(table).names("'mean'").offers("--out");
 }
 
-TEST_CASE("report: a thinned curve keeps the least and the largest value, and both ends of time") {
+TEST_CASE("report: a thinned curve keeps the minimum, the maximum, and both ends") {
   Curve curve;
   for (int i = 0; i < 10'000; ++i) curve.steps.push_back(i), curve.values.push_back(std::sin(i * 0.01));
   curve.values[4321] = 50, curve.values[1234] = -50, curve.values[7777] = NAN;
@@ -126,7 +126,7 @@ TEST_CASE("report: a chart for each metric, the losses together, a line for each
   CHECK(both[1]["data"]["series"].size() == 1);
 }
 
-TEST_CASE("report: where a run's data changed, only later validations count for the lowest loss") {
+TEST_CASE("report: after a change of a run's data, only later validations count for the lowest loss") {
   ReportedRun run;
   run.name = "a";
   run.log = {{2, {{"loss", 2.5}}}, {2, {{"validation_loss", 2.25}}}, {4, {{"loss", 5}}}};
@@ -170,7 +170,7 @@ TEST_CASE("report: many long curves stay below five megabytes") {
   CHECK(sections.dump().size() < 4'000'000);
 }
 
-TEST_CASE("report: packed numbers are those that were given, to a 65,534th of their range") {
+TEST_CASE("report: packed numbers have an error of at most 1/65,534 of their range") {
   const std::vector<float> values = {-1.5f, 0, 2, 0.3f, NAN};
   const Json packed = packed_values(values);
   CHECK(packed["low"] == -1.5);
@@ -188,7 +188,7 @@ TEST_CASE("report: packed numbers are those that were given, to a 65,534th of th
   CHECK(packed_values(std::vector<float>{3, 3})["low"] == 3.0);
 }
 
-TEST_CASE("report: components that settings name, inside specs too, with their derivations") {
+TEST_CASE("report: it has the components that settings name, also inside specs, with their derivations") {
   ReportedRun run;
   run.settings = resolved(make_settings({{"attention", "softmax(qk_norm=rms, span=adaptive_span(16))"},
                                          {"feed_forward", "gated(silu)"},
@@ -212,7 +212,7 @@ TEST_CASE("report: components that settings name, inside specs too, with their d
   CHECK(found.at("activation silu")["derivation"] == "activation/silu");
 }
 
-TEST_CASE("report: words of commands are quoted for a shell") {
+TEST_CASE("report: arguments of commands are quoted for a shell") {
   CHECK(shell_quoted("--steps=20") == "--steps=20");
   CHECK(shell_quoted("--attention=pointwise(relu, alpha=1)") == "'--attention=pointwise(relu, alpha=1)'");
   CHECK(shell_quoted("it's") == "'it'\\''s'");

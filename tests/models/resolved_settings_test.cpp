@@ -59,7 +59,7 @@ Tensor logits_of(const GptSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("a resolved spec names every setting, those at their defaults too") {
+TEST_CASE("a resolved spec names every setting, including defaults") {
   const std::string rest =
       "gate=none, qk_norm=none, scale=0, dropout=0, attend_to_self=default, span=none, persistent=none)";
   CHECK(resolved_text("pointwise(relu)") == "pointwise(function=relu, alpha=1, length=keys_visible, " + rest);
@@ -72,7 +72,7 @@ TEST_CASE("a resolved spec names every setting, those at their defaults too") {
   CHECK(resolved_text("softmax(span=fixed(8))").find("span=fixed(S=8)") != std::string::npos);
 }
 
-TEST_CASE("a resolved spec makes the same thing, for every name of every family, and is resolved itself") {
+TEST_CASE("a resolved spec makes an equal object for every registered name, and resolving it changes nothing") {
   const auto check = [](Spec GptSettings::*member, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       INFO(name);
@@ -109,7 +109,7 @@ TEST_CASE("a resolved spec makes the same thing, for every name of every family,
   }
 }
 
-TEST_CASE("a checkpoint records the resolved specs, and loading and resuming go by them") {
+TEST_CASE("a checkpoint stores the resolved specs, and loading and resuming use them") {
   const Folder folder;
   Trainer(make_settings(run_with(folder, {{"attention", "pointwise(relu)"}}))).run();
   const std::string checkpoint = latest_checkpoint(folder / "run");

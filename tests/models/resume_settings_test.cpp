@@ -19,7 +19,7 @@ void begin_again(const Run& run, Assignments more) {
 
 }  // namespace
 
-TEST_CASE("resume: settings that change what a number means are refused") {
+TEST_CASE("resume: changing a setting that changes the meaning of a metric is an error") {
   struct Change {
     std::string key, its, ours;
   };
@@ -64,7 +64,7 @@ TEST_CASE("resume: settings that change what a number means are refused") {
   }
 }
 
-TEST_CASE("resume: a folder that is divided into other files is other data") {
+TEST_CASE("resume: a folder whose text is divided into other files counts as other data") {
   const Run run;
   const std::string text = read_file(run.text), folder = run.folder / "texts";
   const auto divide = [&](size_t files) {
@@ -120,7 +120,7 @@ TEST_CASE("resume: how a run trains, computes and logs may change") {
   }
 }
 
-TEST_CASE("resume: other data for validation are refused, as other data to learn are") {
+TEST_CASE("resume: other validation data are an error, as other training data are") {
   const Run run;
   const std::string held_out = run.folder / "held_out.txt";
   write(held_out, "the quick fox number 7 jumps over the lazy dog.\n");

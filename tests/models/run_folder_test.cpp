@@ -16,7 +16,7 @@ using namespace orrery::models;
 using namespace orrery::testing;
 namespace fs = std::filesystem;
 
-TEST_CASE("run folder: one run at a time, also in a folder that does not exist yet; the lock goes with its holder") {
+TEST_CASE("run folder: one run at a time, also in a folder that does not exist yet; the lock ends with its process") {
   const Run run;
   {
     const Trainer first(run.settings());
@@ -31,7 +31,7 @@ TEST_CASE("run folder: one run at a time, also in a folder that does not exist y
   CHECK(run.resume().steps_done == 8);
 }
 
-TEST_CASE("run folder: one that was replaced while the run went on is not written into; one that is gone is made") {
+TEST_CASE("run folder: a run does not write into a folder that was replaced, and creates a deleted one again") {
   const Run run;
   const auto disturbed = [&](const auto& disturb) {
     TrainingEvents events;
@@ -77,7 +77,7 @@ TEST_CASE("run folder: a log whose rows have many metrics is accepted") {
   CHECK(is_metrics_file(run.out + "/other"));
 }
 
-TEST_CASE("run folder: if every name of a checkpoint is taken, the last one is to be moved away") {
+TEST_CASE("run folder: if every name of a checkpoint is in use, the error asks to move the last one away") {
   const Run run;
   std::string taken;
   TrainingEvents events;
@@ -88,7 +88,7 @@ TEST_CASE("run folder: if every name of a checkpoint is taken, the last one is t
   expect_error([&] { run.train({}, events); }).names("checkpoint").names(taken).value("exists").offers("move it away");
 }
 
-TEST_CASE("run folder: settings and metrics of somebody else are not replaced; those of a run that got nowhere are") {
+TEST_CASE("run folder: foreign settings and metrics are kept; those of a run without checkpoints are replaced") {
   for (const std::string name : {"settings.toml", "metrics.jsonl"}) {
     const Run run;
     const std::string file = run.out + "/" + name;
@@ -140,7 +140,7 @@ TEST_CASE("run folder: a run that was killed after its last checkpoint removes o
         read_state(undisturbed.out + "/step_000003").validation_loss);
 }
 
-TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also when the run is resumed") {
+TEST_CASE("run folder: the checkpoint of the lowest validation loss is kept, also if the run is resumed") {
   const Run run;
   const Assignments often = {{"evaluate_every", "1"}, {"checkpoint_every", "0"}, {"keep_checkpoints", "1"}};
   std::vector<double> losses;
@@ -166,7 +166,7 @@ TEST_CASE("run folder: the checkpoint of the lowest validation loss stays, also 
   CHECK(names_in(run.out) == std::set<std::string>{"metrics.jsonl", "settings.toml", "step_000009"});
 }
 
-TEST_CASE("run folder: after other data only the validation losses on these count for the lowest") {
+TEST_CASE("run folder: after a change of data, only validation losses on the new data count for the lowest") {
   const Run run;
   const std::string other = run.folder / "other.txt";
   std::string words;  // of letters that are rare in the first text
@@ -225,7 +225,7 @@ TEST_CASE("run folder: after other data only the validation losses on these coun
   CHECK(best_checkpoint(run.out) == run.out + "/step_000011");
 }
 
-TEST_CASE("run folder: a folder that is not verified as its own checkpoint is never removed") {
+TEST_CASE("run folder: a folder that is not verified as the run's checkpoint is never removed") {
   const Run run;
   write(run.out + "/step_1/thesis", "x");
   write(run.out + "/step_000001/thesis", "x");
@@ -247,7 +247,7 @@ TEST_CASE("run folder: a folder that is not verified as its own checkpoint is ne
     CHECK(fs::exists(run.out + kept));
 }
 
-TEST_CASE("run folder: a name that is taken by something else costs no checkpoint") {
+TEST_CASE("run folder: if a checkpoint's name is in use by other files, the checkpoint gets another name") {
   const Run run;
   write(run.out + "/step_000006/thesis", "x");
   const TrainingResult result = run.train();
@@ -257,8 +257,7 @@ TEST_CASE("run folder: a name that is taken by something else costs no checkpoin
   CHECK(read_file(run.out + "/step_000006/thesis") == "x");
 }
 
-TEST_CASE(
-    "run folder: a checkpoint with something of the user's in it stays as it is, a copy of another step as well") {
+TEST_CASE("run folder: a checkpoint with files of the user is kept, and a renamed copy of another step, too") {
   const Run run;
   run.train();
   write(run.checkpoint(4) + "/notes.txt", "x");
@@ -271,7 +270,7 @@ TEST_CASE(
   CHECK(fs::exists(run.checkpoint(8)));
 }
 
-TEST_CASE("run folder: an empty newer folder eats nothing, and unreadable checkpoints do not count for keep") {
+TEST_CASE("run folder: neither an empty newer folder nor unreadable checkpoints count for keep") {
   const Run run;
   run.train();
   fs::create_directories(run.out + "/step_000100");
@@ -307,7 +306,7 @@ TEST_CASE("run folder: an old checkpoint that cannot be removed is a warning") {
   for (const auto& entry : fs::directory_iterator(run.out)) fs::permissions(entry.path(), fs::perms::owner_all);
 }
 
-TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the next one") {
+TEST_CASE("run folder: the partial checkpoint of a killed run is removed with the next checkpoint") {
   const Run run;
   run.train();
   const std::string begun = run.out + "/step_000007.partial";
@@ -330,7 +329,7 @@ TEST_CASE("run folder: what a killed run has left of a checkpoint goes with the 
   CHECK(partial == std::set<std::string>{"step_000005.partial", "step_000009.partial"});
 }
 
-TEST_CASE("run folder: paths that are not UTF-8 are refused before anything is made, and read from older checkpoints") {
+TEST_CASE("run folder: paths outside UTF-8 are errors at the start, and are read from older checkpoints") {
   const Run run("lat\xe9");
   expect_error([&] { run.train(); }).names("train").names("--out").value(run.out).names("UTF-8").offers("rename");
   CHECK(!fs::exists(run.out));
@@ -363,7 +362,7 @@ TEST_CASE("run folder: settings.toml of a resumed run repeats the run") {
         read_file(run.folder / "again/step_000008/weights.safetensors"));
 }
 
-TEST_CASE("run folder: an error while a checkpoint is written names the checkpoint that is left") {
+TEST_CASE("run folder: an error while a checkpoint is written names the last good checkpoint") {
   const Unprivileged user;
   const Run run;
   const auto spoiled_at = [&](int64_t step, const Assignments& more) {

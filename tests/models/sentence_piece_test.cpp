@@ -27,7 +27,7 @@ const std::string golden = ORRERY_SOURCE_DIR "/tests/models/sentence_piece";
 
 }  // namespace
 
-TEST_CASE("sentence piece: the tokens and the text are those of the Python package, also after a checkpoint") {
+TEST_CASE("sentence piece: tokens and text equal those of the Python package, also after a checkpoint") {
   const auto tokenizer = make_tokenizer(golden + "/small.model", "");
   CHECK(tokenizer->size() == 400);
   CHECK(tokenizer->begin() == 1);
@@ -54,7 +54,7 @@ TEST_CASE("sentence piece: the tokens and the text are those of the Python packa
   CHECK(make_tokenizer(folder / "small.model.gz", "")->save() == tokenizer->save());
 }
 
-TEST_CASE("sentence piece: training on a text gives equal pieces each time") {
+TEST_CASE("sentence piece: training on a text gives an equal tokenizer each time") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder), setting = "sentence_piece(vocabulary=60)";
   const auto tokenizer = make_tokenizer(setting, text);
@@ -81,7 +81,7 @@ TEST_CASE("sentence piece: a word has equal pieces regardless of the text before
   CHECK(tokenizer->encode(text) == words);
 }
 
-TEST_CASE("sentence piece: a run of unknown characters is one token, however long, in time that grows with it") {
+TEST_CASE("sentence piece: any number of consecutive unknown characters is one token, in linear time") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   const auto run = [&](int64_t count) {
@@ -122,7 +122,7 @@ TEST_CASE("sentence piece: training on a long text uses every k-th line") {
   CHECK(of_some->save() != make_tokenizer(setting, folder / "text")->save());
 }
 
-TEST_CASE("sentence piece: what cannot be is refused") {
+TEST_CASE("sentence piece: invalid settings and models are errors") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   const auto refused = [&](const char* tokenizer) { return expect_error([&] { make_tokenizer(tokenizer, text); }); };
@@ -131,7 +131,7 @@ TEST_CASE("sentence piece: what cannot be is refused") {
   refused("sentence_piece(size=3)").names("size");
   refused("byte(3)").names("byte").value("byte(3)");
   expect_error([] { train_sentence_piece("\n\n", {}); }).names("tokenizer").value("spaces").offers("another text");
-  write_file_atomically(folder / "none.model", "this is no model");
+  write_file_atomically(folder / "none.model", "text, not a model");
   expect_error([&] { make_tokenizer(folder / "none.model", ""); }).names(folder / "none.model").value("SentencePiece");
   write_file_atomically(folder / "cut.model", "\n\5ab");  // the first field, of 5 bytes
   expect_error([&] { make_tokenizer(folder / "cut.model", ""); }).names(folder / "cut.model").value(5).value(2);
@@ -144,7 +144,7 @@ TEST_CASE("sentence piece: what cannot be is refused") {
   expect_error([&] { tokenizer->decode(std::vector<int32_t>{400}); }).names("tokenizer").value(400).offers("0 to 399");
 }
 
-TEST_CASE("base64: bytes come back, and what it never writes is refused") {
+TEST_CASE("base64: decoding restores the bytes, and invalid text is an error") {
   CHECK(base64("") == "");
   CHECK(base64("f") == "Zg==");
   CHECK(base64("fo") == "Zm8=");
@@ -158,7 +158,7 @@ TEST_CASE("base64: bytes come back, and what it never writes is refused") {
   expect_error([] { bytes_of_base64("Z!==", "x"); }).names("x").value("byte 1").names("base64");
 }
 
-TEST_CASE("sentence piece: its protobuf prints no line of its own next to an error message") {
+TEST_CASE("sentence piece: protobuf's log handler is off, so that it prints nothing next to an error message") {
   const char* const name =
       "_ZN6google8protobuf13SetLogHandlerEPFvNS0_8LogLevelEPKciRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEE";
   void* const found = ::dlsym(RTLD_DEFAULT, name);

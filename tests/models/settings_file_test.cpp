@@ -116,7 +116,7 @@ TEST_CASE("settings file: equals the command line, in its order") {
   CHECK(File("").read().empty());
 }
 
-TEST_CASE("errors name file and line") {
+TEST_CASE("settings file: errors have the file and the line") {
   error("rate = 1\n\nmax_iters = 0\n").names(3).names("steps").value(0).offers(1);
   error("steps = 1\n\ndataset = 5\n").names(3).value("dataset").offers("data");
   error("\nstep = 5\n").names(2).value("step").offers("steps");
@@ -139,7 +139,7 @@ TEST_CASE("errors name file and line") {
       .value("No such file");
 }
 
-TEST_CASE("two names of one setting in one file are an error, as one name that comes twice is") {
+TEST_CASE("settings file: two names of one setting are an error, as one name given twice") {
   error("max_iters = 4\n\nsteps = 3\n").names(3).names("steps").value("max_iters").value(1).offers("write it once");
   error("steps = 3\nmax_iters = 4\n").names(2).names("max_iters").value("steps").value(1).offers("write it once");
   error("loss.weight = 1\n\"loss.weight\" = 2\n").names(2).names("loss.weight").value(1).offers("write it once");
@@ -193,7 +193,7 @@ TEST_CASE("settings file: a written file reads back as equal settings") {
         "steps = 5\nrate = 0.001\nbias = false\nout = \"x\"\n\"loss.weight\" = 2\n");
 }
 
-TEST_CASE("a written settings file names the plug-ins that it needs, as a shell takes them") {
+TEST_CASE("a written settings file lists the plug-ins that it needs, quoted for a shell") {
   Run run;
   const File file;
   write_settings_file(file.path(), list_settings(run), std::vector<std::string>{"a/b-1.so", "it's \n\xff.so"});

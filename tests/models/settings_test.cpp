@@ -27,7 +27,7 @@ std::string value(const Pairs& assignments, const std::string& key) {
 
 }  // namespace
 
-TEST_CASE("former names of settings are read, the present ones are shown, and the later of two wins") {
+TEST_CASE("former names of settings are read, current names are shown, and the later of two settings wins") {
   const std::vector<std::array<std::string, 3>> names = {
       {"rate", "learning_rate", "0.5"},
       {"final_rate", "min_learning_rate", "0.25"},
@@ -62,7 +62,7 @@ TEST_CASE("former names of settings are read, the present ones are shown, and th
   }
 }
 
-TEST_CASE("former names of settings with text are read and shown as the present ones") {
+TEST_CASE("former names of settings with text values are read and shown as the current names") {
   const std::vector<std::array<std::string, 3>> names = {{"figures", "metrics", "all"},
                                                          {"rate_factors", "lr_scales", "*.bias=2"},
                                                          {"decays", "weight_decay_rules", "*.bias=yes"},
@@ -80,7 +80,7 @@ TEST_CASE("former names of settings with text are read and shown as the present 
   CHECK(value(translation, "longest") == "no key longest");
 }
 
-TEST_CASE("former values of settings are read and shown as the present ones") {
+TEST_CASE("former values of settings are read and shown as the current values") {
   const std::vector<std::array<std::string, 3>> values = {
       {"initialization", "by_width", "inverse_sqrt_width"},
       {"initialization", "equal(0.3)", "normal(0.3)"},
@@ -110,7 +110,7 @@ TEST_CASE("former values of settings are read and shown as the present ones") {
   error({{"metrics", "usual"}, {"batch", "0"}}).names("batch").value(0).offers(1);
 }
 
-TEST_CASE("former names inside of specs are read and shown as the present ones") {
+TEST_CASE("former names inside specs are read and shown as the current names") {
   const auto optimizer = [](const Pairs& assignments) { return value(assignments, "optimizer"); };
   CHECK(optimizer({{"optimizer", "adamw(decay=0.05, rates=by_group(gammas=2))"}}) ==
         "adamw(weight_decay=0.05, lr_scales=groups(gammas=2))");
@@ -158,7 +158,7 @@ TEST_CASE("nanoGPT's names of settings are accepted") {
   error({{"dataset", "openwebtext"}}).value("dataset").offers("data");
 }
 
-TEST_CASE("lr_decay_iters must be the number of steps, whichever comes first") {
+TEST_CASE("lr_decay_iters must equal the number of steps, in any order of the settings") {
   CHECK(value({{"lr_decay_iters", "50"}, {"max_iters", "50"}}, "steps") == "50");
   CHECK(value({{"steps", "50"}, {"lr_decay_iters", "50"}}, "lr_decay_iters") == "no key lr_decay_iters");
   error({{"lr_decay_iters", "100"}, {"max_iters", "50"}})

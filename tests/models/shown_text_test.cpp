@@ -11,7 +11,7 @@
 
 using namespace orrery::models;
 
-TEST_CASE("shown text: a terminal gets no control character, no direction mark and no broken UTF-8") {
+TEST_CASE("shown text: output to a terminal has no control characters, direction marks or invalid UTF-8") {
   CHECK(for_terminal("plain é 漢 🙂") == "plain é 漢 🙂");
   CHECK(for_terminal("a\x1b[2Jb\nc\td\x7f") == "a\\x1b[2Jb\\x0ac\\x09d\\x7f");
   CHECK(for_terminal(std::string_view("\0", 1)) == "\\x00");
@@ -24,7 +24,7 @@ TEST_CASE("shown text: a terminal gets no control character, no direction mark a
   CHECK(display_token(" \n\t\x1b\xe4") == "␣\\n\\t\\x1b\\xe4");
 }
 
-TEST_CASE("shown text: in Markdown and HTML a text is text") {
+TEST_CASE("shown text: special characters of Markdown and HTML are escaped") {
   CHECK(for_html("<b a=\"1\">&") == "&lt;b a=&quot;1&quot;&gt;&amp;");
   CHECK(for_markdown("relu - softmax, feed_forward: 0.5 % of 1,024") == "relu - softmax, feed_forward: 0.5 % of 1,024");
   CHECK(for_markdown("<img src=x onerror=a()>") == "&#60;img src=x onerror=a()&#62;");

@@ -271,7 +271,7 @@ TEST_CASE("signal propagation: normalizations give mean square 1, dynamic ones k
   }
 }
 
-TEST_CASE("signal propagation: mean squares forward and backward are those of a plain pass") {
+TEST_CASE("signal propagation: mean squares forward and backward equal those of a plain pass") {
   const Run run;
   const TrainSettings given =
       run.settings({{"layers", "2"}, {"attention", "softmax(dropout=0.1)"}, {"dropout", "0.2"}});
@@ -376,7 +376,7 @@ TEST_CASE("signal propagation: dropout is off, and only the first step is measur
         2 * one.find("logits")->mean_square);
 }
 
-TEST_CASE("signal propagation: a file that no run has written is not replaced, and another format is refused") {
+TEST_CASE("signal propagation: a file that no run wrote is not replaced, and another format is an error") {
   const Run run;
   std::filesystem::create_directories(run.out);
   write(propagation_file(run.out), "mine\n");

@@ -87,7 +87,7 @@ Assignments with(Assignments all, const Assignments& more) {
 
 }  // namespace
 
-TEST_CASE("means: a step's loss is over all targets of its micro-batches, of documents") {
+TEST_CASE("means: a step's loss is over all targets of its micro-batches, for documents") {
   const Run run;
   const Assignments all = with(packed, {{"data", write_documents(run.folder)},
                                         {"gradient_accumulation_steps", "12"},
@@ -100,7 +100,7 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, of doc
   check_means(numbers);
 }
 
-TEST_CASE("means: a step's loss is over all targets of its micro-batches, of translations, in the run's arithmetic") {
+TEST_CASE("means: a step's loss is over all targets of its micro-batches, for translations, in the run's dtype") {
   const Run run;
   const Numbers numbers = first_step(make_settings({{"model", "encoder_decoder"},
                                                     {"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
@@ -126,13 +126,13 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, of tra
 }
 
 // tests/cases/empty_files: a text, 400 empty files, which are documents of one token, and a text.
-TEST_CASE("means: steps without a target are trained through and have no loss") {
+TEST_CASE("means: steps without a target have gradient 0 and no loss") {
   const Run run;
   const std::string folder = run.folder / "files";
   std::string text;
   for (int i = 0; i < 30; ++i)
     text +=
-        "The grey cat sits by the old gate and looks at the long road. A cart comes; the dog barks, and nobody "
+        "The grey cat sits by the old gate and looks at the long road. A cart comes; the dog barks, and no one "
         "minds.\n";
   for (int i = 0; i < 402; ++i) {
     const std::string number = std::to_string(i);
@@ -194,7 +194,7 @@ TEST_CASE("means: a validation's loss and bits per character are over its target
         doctest::Approx(many.mean() * static_cast<double>(targets) / std::log(2.0) / characters).epsilon(1e-12));
 }
 
-TEST_CASE("means: data without any target are refused before the first step") {
+TEST_CASE("means: data without any target are an error before the first step") {
   const Run run;
   const std::string tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
   std::string text = "the only document of some words<|endoftext|>", ends;

@@ -52,7 +52,7 @@ TEST_CASE("stored tensors: ranges, with separate counts of non-finite values") {
   CHECK(range_of(stored(Tensor::from({2, 1}, {1.5, 2.5}, Dtype::bf16), "BF16")).mean == 2);
 }
 
-TEST_CASE("stored tensors: a file gives names, dtypes and shapes at once, and the numbers of each when they are read") {
+TEST_CASE("stored tensors: opening a file reads names, dtypes and shapes; numbers are read on request") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";
   const std::string header = R"({"half":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"
@@ -75,7 +75,7 @@ TEST_CASE("stored tensors: a file gives names, dtypes and shapes at once, and th
   CHECK(with_values(with_values(all[2])).tensor.to_vector() == std::vector<double>{2.5});
 }
 
-TEST_CASE("stored tensors: a safetensors file is distinguished from a pickle, for any header length") {
+TEST_CASE("stored tensors: a safetensors file and a pickle are distinguished, for any header length") {
   const Folder folder;
   const std::string path = folder / "a.safetensors";
   int like_a_pickle = 0;

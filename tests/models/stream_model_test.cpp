@@ -88,7 +88,7 @@ TEST_CASE("stream: block by block with cached states, a text has the logits of o
     }
 }
 
-TEST_CASE("stream: no more is kept than a span can reach after a step, and that serves a span that has grown") {
+TEST_CASE("stream: cached states are limited to the reach of a span, with a margin for a span that grows") {
   const NoGrad guard;
   StreamSettings settings = settings_with("softmax(span=adaptive_span(512, R=10))", 512);
   settings.layers = 1;  // the attention's inputs are embeddings, which do not depend on spans
@@ -106,7 +106,7 @@ TEST_CASE("stream: no more is kept than a span can reach after a step, and that 
   CHECK(largest_difference(next, slice(whole, 1, 1000, 1010)) <= 1e-12);
 }
 
-TEST_CASE("stream: keys beyond a span, left out in steps of 64, change no bit") {
+TEST_CASE("stream: dropping keys beyond a span in steps of 64 leaves results bit-identical") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     const auto numbers = [&](const Shape& shape, int seed) { return random_tensor(shape, seed).to(dtype); };
     constexpr int64_t keys = 320, queries = 64, kept = 128, heads = 2, size = 16;
@@ -131,7 +131,7 @@ TEST_CASE("stream: keys beyond a span, left out in steps of 64, change no bit") 
   }
 }
 
-TEST_CASE("stream: gradients of a whole model with cached states, against finite differences") {
+TEST_CASE("stream: gradients of a whole model with cached states agree with finite differences") {
   for (const char* attention : {"softmax(span=adaptive_span(6, R=3), persistent=3)", "softmax(span=fixed(5))",
                                 "softmax(span=dynamic_span(6, R=3))"}) {
     INFO(attention);
@@ -238,7 +238,7 @@ TEST_CASE("stream: shorter spans cost less, and are reported in tokens") {
   CHECK(dynamic.metrics[0].second < 32);  // 16 + 256 sigmoid(-4) = 20.6
 }
 
-TEST_CASE("stream: parameters as the papers count them") {
+TEST_CASE("stream: parameter counts equal those of the papers") {
   for (const auto& each : {std::pair("adaptive-span-small", 39.0), std::pair("adaptive-span-large", 209.0),
                            std::pair("all-attention-small", 39.0), std::pair("all-attention-large", 114.0)}) {
     const auto& name = each.first;
@@ -253,7 +253,7 @@ TEST_CASE("stream: parameters as the papers count them") {
   CHECK(with - presets().at("stream-char-fixed").parameters == 4 * 4);  // one span per head
 }
 
-TEST_CASE("stream: generates beyond its context, and equals the result without a cache") {
+TEST_CASE("stream: generation continues beyond the context and equals generation without a cache") {
   const auto model = make(settings_with("softmax(span=adaptive_span(12, R=4))", 12));
   std::vector<int32_t> tokens = {1, 4, 2};
   const std::vector<int32_t> text = generate(*model, tokens, {.tokens = 40, .temperature = 0});
@@ -266,7 +266,7 @@ TEST_CASE("stream: generates beyond its context, and equals the result without a
   CHECK(tokens == text);
 }
 
-TEST_CASE("stream: the embedding's scale is a number, fixed or learned") {
+TEST_CASE("stream: the embedding scale is a number, fixed or learned") {
   const NoGrad guard;
   const Tensor tokens = some_tokens(2, 20);
   const auto logits = [&](const char* scale, double factor) {
@@ -282,7 +282,7 @@ TEST_CASE("stream: the embedding's scale is a number, fixed or learned") {
   CHECK(largest_difference(logits("none", 1), logits("none", 2)) > 1e-3);
 }
 
-TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
+TEST_CASE("stream: invalid stream models and caches have error messages") {
   const auto make_with = [](const std::string& attention, const std::string& position = "relative") {
     StreamSettings settings = settings_with(attention, 16);
     settings.position = parse_spec(position);
@@ -307,8 +307,7 @@ TEST_CASE("stream: what cannot be read as one is refused with a sentence") {
   expect_error([&] { read(*model, some_tokens(1, 3), &states); }).value(1).names("cache").value(2);
 }
 
-TEST_CASE(
-    "stream: the presets of the authors' sizes have biases in feed-forwards alone; settings of before give none") {
+TEST_CASE("stream: presets of the authors' sizes have biases in feed-forwards only; older settings have no biases") {
   const auto biases = [](const std::string& preset, const std::vector<std::pair<std::string, std::string>>& changes) {
     std::vector<std::pair<std::string, std::string>> all = {{"model", preset},
                                                             {"layers", "1"},

@@ -65,7 +65,7 @@ void check_same_files(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-TEST_CASE("streams: each row reads on where it stopped, and from the end to the beginning") {
+TEST_CASE("streams: each row continues at its last position, and wraps around at the end of the text") {
   std::vector<int32_t> tokens(23);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
   const TextStreams streams(tokens, 4, 5, "text");
@@ -93,7 +93,7 @@ TEST_CASE("streams: each row reads on where it stopped, and from the end to the 
   }
 }
 
-TEST_CASE("streams: a validation has every token but the first as a target once, and each row reads on") {
+TEST_CASE("streams: in a validation, every token except the first is a target once, and each row continues") {
   for (const int64_t length : {2, 7, 16, 61, 100})
     for (const int64_t rows : {1, 3, 16}) {
       std::vector<int32_t> tokens(static_cast<size_t>(length)), visits(static_cast<size_t>(length));
@@ -119,7 +119,7 @@ TEST_CASE("streams: a validation has every token but the first as a target once,
     }
 }
 
-TEST_CASE("streams: an interrupted run resumes bit for bit, with its position in the text") {
+TEST_CASE("streams: an interrupted run resumes bit-identically, at its position in the text") {
   const Folder folder;
   for (const char* dtype : {"f32", "bf16"}) {
     INFO(dtype);
@@ -143,7 +143,7 @@ TEST_CASE("streams: an interrupted run resumes bit for bit, with its position in
   }
 }
 
-TEST_CASE("streams: the same bits for one and two threads") {
+TEST_CASE("streams: training is bit-identical for one and two threads") {
   const Folder folder;
   const int before = thread_count();
   for (const char* threads : {"1", "2"}) train(small_run(folder, threads, 8, {{"threads", threads}}));
@@ -182,7 +182,7 @@ TEST_CASE("streams: a separate validation text, and bf16 next to f32") {
   CHECK(std::abs(narrow - wide) < 0.05 * wide);
 }
 
-TEST_CASE("streams: each configuration of the novels trains, on any text") {
+TEST_CASE("streams: each configuration of the studies of novels trains on any text") {
   const Folder folder;
   const std::string text = write_small_text(folder, 400);
   for (const char* name : {"novels-adaptive", "novels-fixed", "novels-all-attention"}) {
@@ -201,7 +201,7 @@ TEST_CASE("streams: each configuration of the novels trains, on any text") {
   }
 }
 
-TEST_CASE("streams: what does not fit is refused with a sentence") {
+TEST_CASE("streams: settings that do not fit have error messages") {
   const Folder folder;
   const auto refused = [&](const Assignments& more) {
     return expect_error([&] { Trainer trainer(make_settings(small_run(folder, "refused", 5, more))); });

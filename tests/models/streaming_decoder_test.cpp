@@ -32,7 +32,7 @@ std::string at_once(const Tokenizer& tokenizer, std::vector<int32_t> tokens, con
 
 }  // namespace
 
-TEST_CASE("running text: what comes piece by piece is together the decoding of the whole, for every tokenizer") {
+TEST_CASE("streaming decoder: the chunks add up to the decoding of all tokens, for every tokenizer") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   for (const std::string& name :
@@ -55,7 +55,7 @@ TEST_CASE("running text: what comes piece by piece is together the decoding of t
   }
 }
 
-TEST_CASE("running text: characters of several tokens come whole, also those that no piece has") {
+TEST_CASE("streaming decoder: a character of several tokens is returned whole, also if no token contains it") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   const std::string line = "the \u00e9 of \u4e2d\u6587 and \U0001F600 over";
@@ -74,7 +74,7 @@ TEST_CASE("running text: characters of several tokens come whole, also those tha
   }
 }
 
-TEST_CASE("running text: the beginning of a text is its own token, a line's end, or the first token") {
+TEST_CASE("streaming decoder: a text begins with the begin token, a line break, or the first token") {
   const Folder folder;
   const std::string text = orrery::testing::write_small_text(folder);
   CHECK(beginning_of_text(*make_tokenizer("sentence_piece(vocabulary=60)", text)) == std::vector<int32_t>{1});

@@ -20,7 +20,7 @@ using namespace orrery;
 using namespace orrery::models;
 using namespace orrery::testing;
 
-TEST_CASE("study: braces are what a shell makes of them") {
+TEST_CASE("study: braces expand as in a shell") {
   using Values = std::vector<std::string>;
   CHECK(expand_braces("relu") == Values{"relu"});
   CHECK(expand_braces("{a,b}") == Values{"a", "b"});
@@ -44,7 +44,7 @@ TEST_CASE("study: braces are what a shell makes of them") {
   expect_error([] { expand_braces("{0..9}{0..9}", 50); }).names("sweep").value("{0..9}{0..9}").offers(50);
 }
 
-TEST_CASE("study: every combination, the first key slowest; a key may come several times") {
+TEST_CASE("study: every combination is returned, the first setting slowest; a setting may occur several times") {
   const models::Assignments given = {{"a", "{1,2}"}, {"b", "x"}, {"c", "p"}, {"c", "q"}, {"c", "p"}};
   const std::vector<models::Assignments> all = combinations(given);
   REQUIRE(all.size() == 4);
@@ -54,7 +54,7 @@ TEST_CASE("study: every combination, the first key slowest; a key may come sever
   expect_error([&] { combinations(given, 3); }).names("sweep").offers(3).names("combinations");
 }
 
-TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what they make of it") {
+TEST_CASE("study: quantiles of Student's t equal those of tables, and intervals follow from them") {
   // Abramowitz and Stegun, table 26.10, two-sided 0.95 and 0.99
   const std::vector<std::tuple<int, double, double>> table = {
       {1, 12.706, 63.657}, {2, 4.303, 9.925},  {3, 3.182, 5.841},  {4, 2.776, 4.604},  {5, 2.571, 4.032},
@@ -80,7 +80,7 @@ TEST_CASE("study: Student's t has the tables' quantiles, and an interval is what
     expect_error([&] { student_quantile(confidence, 3); }).names("probability").value(confidence).offers("[0, 1)");
 }
 
-TEST_CASE("study: a run's id depends on what determines its results, not on its folder and how often it is saved") {
+TEST_CASE("study: a run's id depends on what determines its results, not on its folder or its checkpoints") {
   const Run run;
   const auto key = [&](const Assignments& more) { return run_hash(run.settings(more)); };
   const std::string default_hash = key({});
@@ -100,7 +100,7 @@ TEST_CASE("study: a run's id depends on what determines its results, not on its 
   CHECK(key({{"data", copy}}) != default_hash);
 }
 
-TEST_CASE("study: a run is known by all that it reads") {
+TEST_CASE("study: a run's id depends on all of its inputs") {
   const Run run;
   const std::string held_out = run.folder / "held_out.txt", pairs = run.folder / "pairs.tsv";
   write(held_out, read_file(run.text));
@@ -135,7 +135,7 @@ TEST_CASE("study: a run is known by all that it reads") {
 }
 
 // The ids are those of 2facf9c, before the settings got their present names: pools hold them.
-TEST_CASE("study: a run's id does not depend on what its settings are called") {
+TEST_CASE("study: a run's id does not depend on the names of its settings") {
   const Folder folder;
   const std::string text = folder / "text.txt", pairs = folder / "pairs.tsv";
   std::string numbers, sentences;
@@ -192,7 +192,7 @@ TEST_CASE("study: a run's id does not depend on what its settings are called") {
 }
 
 // The ids are those of 2facf9c, which lacked products, biases per sublayer in streams and shortcut.
-TEST_CASE("study: settings that are newer than an id do not change it at their former values") {
+TEST_CASE("study: newer settings do not change a run's id if they have the former behavior") {
   const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"batch_size", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
   const auto key = [&](Assignments settings, const Assignments& more = {}) {
@@ -229,7 +229,7 @@ TEST_CASE("study: a run's id has the former names of values, also of those in li
   CHECK(value_in_id("metrics", "").empty());
 }
 
-TEST_CASE("study: a config means the same under the former and the present names of its settings") {
+TEST_CASE("study: a config has the same meaning under former and current names of settings") {
   const Folder folder;
   const std::string former = folder / "former.toml", present = folder / "present.toml";
   write(former,
@@ -243,7 +243,7 @@ TEST_CASE("study: a config means the same under the former and the present names
 }
 
 // The committed verdicts name the hashes of the configs with the former names.
-TEST_CASE("study: the configs of the committed claims are known to their verdicts") {
+TEST_CASE("study: the configs of the committed claims match their verdicts") {
   std::set<std::string> known, now;
   for (const std::string& group : files_in(ORRERY_SOURCE_DIR "/examples/studies")) {
     if (!folder_exists(group)) continue;
@@ -261,7 +261,7 @@ TEST_CASE("study: the configs of the committed claims are known to their verdict
   CHECK(known == now);
 }
 
-TEST_CASE("study: what a run reads gives its losses their meaning") {
+TEST_CASE("study: the meaning of a run's losses depends on its inputs") {
   const Run run;
   const std::string copy = run.folder / "copy.txt", longer = run.folder / "longer.txt", first = run.folder / "first",
                     second = run.folder / "second";
@@ -280,7 +280,7 @@ TEST_CASE("study: what a run reads gives its losses their meaning") {
   CHECK(identify_run(run.settings()).hash == run_hash(run.settings()));
 }
 
-TEST_CASE("study: the outcome of a run, from its metrics, is restored from its file") {
+TEST_CASE("study: the result of a run, computed from its metrics, is restored from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
   const auto rows = [&](int count, int lost_at, double last) {
@@ -352,7 +352,7 @@ TEST_CASE("study: the outcome of a run, from its metrics, is restored from its f
   expect_error([&] { read_outcome(file); }).names("outcome").value("lucky").offers("done, diverged or failed");
 }
 
-TEST_CASE("study: the rows of a run's log with any metrics, except one that is still being written") {
+TEST_CASE("study: a run's log is read with any metrics, without an incomplete last row") {
   const Folder folder;
   const std::string log = folder / "metrics.jsonl";
   write(log,

@@ -68,7 +68,7 @@ std::string model_with_symbols(bool space_ends, const std::string& more) {
 
 }  // namespace
 
-TEST_CASE("invalid UTF-8: every tokenizer of characters refuses it with its offset") {
+TEST_CASE("invalid UTF-8: it is an error with its offset for every tokenizer of characters") {
   const std::string latin = cases + "latin1/latin1.txt", text = read_file(latin);
   for (const char* const tokenizer : {"character", "sentence_piece(vocabulary=60)"})
     expect_error([&] { make_tokenizer(tokenizer, latin); })
@@ -87,7 +87,7 @@ TEST_CASE("invalid UTF-8: every tokenizer of characters refuses it with its offs
   }
 }
 
-TEST_CASE("bytes that are not UTF-8: files of pairs and names are refused with the same sentence") {
+TEST_CASE("invalid UTF-8: files of pairs and names of classes have equal error messages") {
   const Folder folder;
   write_file_atomically(folder / "good", "a\nb\n"), write_file_atomically(folder / "bad", "a\n\xe4\n");
   expect_error([&] { read_pairs({.source = folder / "good", .target = folder / "bad"}); })
@@ -113,7 +113,7 @@ TEST_CASE("sentence piece: training accepts words of any length") {
   CHECK(train_sentence_piece(text + blessings, {.vocabulary = 80})->size() == 80);
 }
 
-TEST_CASE("sentence piece: a text that is split has the tokens of the whole, for any letters") {
+TEST_CASE("sentence piece: a text that is split has the tokens of the whole text, for any letters") {
   std::string words, one_word, mixed;
   for (uint32_t i = 0, drawn = 1; i < 60'000; ++i) {
     drawn = drawn * 1664525 + 1013904223;
@@ -178,7 +178,7 @@ TEST_CASE("sentence piece: a text can be split with user-defined symbols and spa
   }
 }
 
-TEST_CASE("sentence piece: a text without anything to train on is refused, for both kinds") {
+TEST_CASE("sentence piece: a text without training data is an error, for both kinds") {
   std::string odd;  // words of 3,000 letters, without spaces between them
   for (uint32_t i = 0, drawn = 3; i < 60'000; ++i) {
     if (i > 0 && i % 3'000 == 0) odd += "??";
@@ -220,7 +220,7 @@ TEST_CASE("byte pairs: texts of odd characters have the tokens of Hugging Face's
   }
 }
 
-TEST_CASE("byte pairs: four times as long a word takes about four times as long to learn from") {
+TEST_CASE("byte pairs: training time grows linearly with the length of a word") {
   const auto seconds_of = [](size_t letters) {  // processor time
     const std::string word = word_of(letters);
     const std::clock_t begin = std::clock();

@@ -118,7 +118,7 @@ TEST_CASE("tokenizers: the token between documents is eos_token of the folder's 
   CHECK(pieces->end_of_text() == 1);
 }
 
-TEST_CASE("tokenizers: a space in front of texts is refused where transformers 5.23 puts it") {
+TEST_CASE("tokenizers: the space that transformers 5.23 puts in front of texts is an error") {
   const Folder folder;
   const auto classed = [&](const std::string& name) {
     return tokenizer_of(with_file(folder, "gpt2_end_of_text", "tokenizer_config.json",
@@ -129,7 +129,7 @@ TEST_CASE("tokenizers: a space in front of texts is refused where transformers 5
   CHECK(classed("PreTrainedTokenizerFast")->encode("the gate") == Tokens{84, 258, 300, 299, 69});
 }
 
-TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves vocab.json with merges.txt") {
+TEST_CASE("tokenizers: if tokenizer.json is not supported, vocab.json with merges.txt is used") {
   const Folder folder;
   const std::string copy = with_file(folder, "added_tokens_json", "tokenizer.json",
                                      R"({"normalizer": {"type": "NFC"}, "model": {"type": "BPE"}})");
@@ -165,7 +165,7 @@ TEST_CASE("tokenizers: vocab.json and merges.txt are split as tokenizer.json or 
   CHECK(classed("GPT2Tokenizer")->encode(year).size() == 4);
 }
 
-TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one is refused where a text has it") {
+TEST_CASE("byte pairs: ids without a token are allowed, and a byte without a token is an error if a text has it") {
   const auto without_bytes = tokenizer_of(cases + "no_byte_alphabet");
   CHECK(without_bytes->encode("First Citizen: the old gate") == Tokens{146, 156, 6, 63, 99, 118, 87, 95, 35});
   expect_error([&] { without_bytes->encode("the \x01 gate"); }).names("vocabulary").value(4).offers("leave it out");
@@ -182,7 +182,7 @@ TEST_CASE("byte pairs: numbers without a token are gaps, and a byte without one 
   CHECK(restore_tokenizer(tokenizer->save())->save() == tokenizer->save());
 }
 
-TEST_CASE("tokenizers: the files next to the main one name tokens, too") {
+TEST_CASE("tokenizers: files next to the main one name tokens, too") {
   const std::string text = "<|user|>the gate<|bot|>";
   const auto added = tokenizer_of(cases + "added_tokens_json");
   CHECK(added->encode(text) == Tokens{320, 83, 257, 299, 298, 68, 321});
@@ -206,7 +206,7 @@ TEST_CASE("tokenizers: the files next to the main one name tokens, too") {
   CHECK(pieces->encode_beginning("First<|im|> Citizen: <|im", some) < 21);
 }
 
-TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good tokenizer.model") {
+TEST_CASE("tokenizers: if tokenizer.json is not supported, a valid tokenizer.model is used") {
   const Folder folder;
   const std::string unsupported =
                         R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {"a": 0}, "merges": []}})",
@@ -218,7 +218,7 @@ TEST_CASE("tokenizers: a tokenizer.json that is not supported leaves a good toke
   expect_error<TokenizerNotSupported>([&] { tokenizer_of(copy); }).names("byte_fallback");
 }
 
-TEST_CASE("tokenizers: conventions of their use are saved with them") {
+TEST_CASE("tokenizers: their conventions of use are saved with them") {
   auto tokenizer = with_overrides(tokenizer_of(cases + "llama_bos"),
                                   {.begins_texts = true, .ends = Tokens{2, 7}, .vocabulary = 150});
   tokenizer = restore_tokenizer(tokenizer->save());

@@ -53,7 +53,7 @@ TEST_CASE("bf16 learns nearly as f32 does") {
   CHECK(std::fabs(narrow - wide) < 0.02 * wide);
 }
 
-TEST_CASE("bf16: the same bits for one and two threads, and after an interruption") {
+TEST_CASE("bf16: training is bit-identical for one and two threads, and after an interruption") {
   const Folder folder;
   const int before = thread_count();
   train(small_run(folder, "one", {{"threads", "1"}}));

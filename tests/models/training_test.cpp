@@ -72,7 +72,7 @@ std::vector<nlohmann::json> rows_without_time(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("same seed, same bits: for one and two threads, and for two runs") {
+TEST_CASE("training with one seed is bit-identical for one and two threads, and for two runs") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   const int before = thread_count();
@@ -86,7 +86,7 @@ TEST_CASE("same seed, same bits: for one and two threads, and for two runs") {
   CHECK(read_file(folder / ("a" + weights)) != read_file(folder / ("d" + weights)));
 }
 
-TEST_CASE("resuming gives the weights and the metrics of one run, also when the last rows were never checkpointed") {
+TEST_CASE("a resumed run has the weights and metrics of an uninterrupted one, also after rows without a checkpoint") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   train(small_run(text, folder / "whole", 30));
@@ -111,7 +111,7 @@ TEST_CASE("resuming gives the weights and the metrics of one run, also when the 
   CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
 }
 
-TEST_CASE("resume: a row that cannot be read is reported by its number, and left out") {
+TEST_CASE("resume: a row that cannot be read is reported by its number, and skipped") {
   const Folder folder;
   const std::string text = write_small_text(folder), out = folder / "run", log = out + "/metrics.jsonl";
   train(small_run(text, out, 10));
@@ -133,7 +133,7 @@ TEST_CASE("resume: a row that cannot be read is reported by its number, and left
   CHECK(warnings.empty());
 }
 
-TEST_CASE("resuming equals one go for every optimizer and with every schedule") {
+TEST_CASE("a resumed run equals an uninterrupted one for every optimizer and every schedule") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   const std::map<std::string, std::string> settings = {{"adagrad", "(grad_clip=0.1)"},
@@ -167,7 +167,7 @@ TEST_CASE("resuming equals one go for every optimizer and with every schedule") 
   }
 }
 
-TEST_CASE("batch statistics: move once a step, are saved, and continue in a resumed run") {
+TEST_CASE("batch statistics: they are updated once a step, saved, and continue in a resumed run") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   const auto run = [&](const char* name, int steps, const char* resume) {
@@ -186,7 +186,7 @@ TEST_CASE("batch statistics: move once a step, are saved, and continue in a resu
   CHECK(run("parts", 20, "yes") == whole);
 }
 
-TEST_CASE("a run learns: the loss on held-out text halves") {
+TEST_CASE("a run learns: the loss on validation text halves") {
   const Folder folder;
   const TrainingResult result = train(
       with(small_run(write_small_text(folder), folder / "run", 120), {{"learning_rate", "1e-2"}, {"dropout", "0"}}));
@@ -195,7 +195,7 @@ TEST_CASE("a run learns: the loss on held-out text halves") {
   CHECK(fs::exists(folder / "run/settings.toml"));
 }
 
-TEST_CASE("losses of attentions are weighted by name, reported apart, and absent without a weight") {
+TEST_CASE("losses of attentions are weighted by name, reported separately, and absent without a weight") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   const auto metrics = [&](const std::string& out, const Assignments& more) {
@@ -225,7 +225,7 @@ TEST_CASE("losses of attentions are weighted by name, reported apart, and absent
   CHECK(!std::filesystem::exists(folder / "none"));  // refused before any file is made
 }
 
-TEST_CASE("stopping early saves; older checkpoints go") {
+TEST_CASE("an early stop saves a checkpoint; older checkpoints are removed") {
   const Folder folder;
   Trainer trainer(make_settings(with(small_run(write_small_text(folder), folder / "run", 100),
                                      {{"checkpoint_every", "2"}, {"keep_checkpoints", "2"}})));
@@ -237,7 +237,7 @@ TEST_CASE("stopping early saves; older checkpoints go") {
   CHECK(!fs::exists(folder / "run/step_000004"));
 }
 
-TEST_CASE("micro-batches of half the size give the gradient of the whole batch") {
+TEST_CASE("micro-batches of half the size give the gradient of the full batch") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -260,7 +260,7 @@ TEST_CASE("micro-batches of half the size give the gradient of the whole batch")
   CHECK(largest_difference(gradient(1), gradient(2)) <= 1e-14);
 }
 
-TEST_CASE("evaluation predicts every token but the first once") {
+TEST_CASE("evaluation predicts every token except the first once") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -280,7 +280,7 @@ TEST_CASE("evaluation predicts every token but the first once") {
   CHECK(evaluate(model, tokens, 8, 2).value().mean() == doctest::Approx(total / 29).epsilon(1e-6));
 }
 
-TEST_CASE("generation: same seed, same text; greedy; beyond the context; errors") {
+TEST_CASE("generation: equal text for equal seeds; greedy; beyond the context; errors") {
   GptSettings s;
   s.layers = 1, s.heads = 2, s.width = 16, s.context = 8, s.vocabulary = 9;
   Gpt model(s);
@@ -298,7 +298,7 @@ TEST_CASE("generation: same seed, same text; greedy; beyond the context; errors"
   expect_error([&] { generate(model, {}, sampling); }).names("generate").names("prompt").value("empty").offers("token");
 }
 
-TEST_CASE("bad input is answered before any training") {
+TEST_CASE("invalid input is an error before any training") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   write_file_atomically(folder / "short.txt", "abcabc");
@@ -342,7 +342,7 @@ TEST_CASE("bad input is answered before any training") {
   refused({}).names("train").value(folder / "run").offers("--out").offers("orrery train --resume=");
 }
 
-TEST_CASE("a loss that is not finite stops the run, names the step and keeps the last good checkpoint") {
+TEST_CASE("a non-finite loss stops the run with an error that names the step; the last good checkpoint is kept") {
   const Folder folder;
   Assignments settings = with(small_run(write_small_text(folder), folder / "run", 40),
                               {{"warmup_steps", "0"}, {"checkpoint_every", "1"}, {"keep_checkpoints", "1"}});
@@ -363,7 +363,7 @@ TEST_CASE("a loss that is not finite stops the run, names the step and keeps the
   CHECK(latest_checkpoint(folder / "run") == folder / "run/step_000003");
 }
 
-TEST_CASE("damaged checkpoints are named; nothing is loaded from them") {
+TEST_CASE("errors name damaged checkpoints, from which nothing is loaded") {
   const Folder folder;
   const std::string text = write_small_text(folder);
   train(small_run(text, folder / "run", 20));

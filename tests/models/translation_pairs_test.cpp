@@ -67,7 +67,7 @@ TEST_CASE("pairs: aligned files and columns, lines or documents") {
   CHECK(text_of(columns(1)) == "eins zwei\ndrei\none two\nthree\n");
 }
 
-TEST_CASE("pairs: lines of a file of several pieces, packed or not, and its hash") {
+TEST_CASE("pairs: lines of a file of several chunks, packed or not, and its hash") {
   const Folder folder;
   std::vector<TextPair> pairs = {{std::string(1'500'000, 'x') + "ä", "ö"}, {"", "y"}};
   for (int i = 0; i < 200'000; ++i) pairs.emplace_back(i % 7 ? "grün" : "", std::to_string(i));
@@ -83,7 +83,7 @@ TEST_CASE("pairs: lines of a file of several pieces, packed or not, and its hash
   CHECK(fingerprint_of(pairs).bytes == text.size());
 }
 
-TEST_CASE("pairs: a line that no context could hold is refused with its number") {
+TEST_CASE("pairs: the error for a line longer than any context has its number") {
   const Folder folder;
   write_file_atomically(folder / "a", "a\n" + std::string((64 << 20) + 1, 'x'));
   expect_error([&] { read_pairs({.source = folder / "a", .target = folder / "a"}); })
@@ -92,7 +92,7 @@ TEST_CASE("pairs: a line that no context could hold is refused with its number")
       .value("67108864");
 }
 
-TEST_CASE("pairs: what does not fit together is refused with the numbers") {
+TEST_CASE("pairs: the error for files that do not fit together has their line counts") {
   const Folder folder;
   const std::string a = folder / "a", b = folder / "b";
   write_file_atomically(a, "1\n2\n3\n"), write_file_atomically(b, "1\n2\n"), write_file_atomically(folder / "none", "");
@@ -112,7 +112,7 @@ TEST_CASE("pairs: what does not fit together is refused with the numbers") {
   expect_error([] { PairBatches({}, marks, 10, 0); }).names("pairs").names("batches");
 }
 
-TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets one token before") {
+TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets shifted by one token") {
   const Pair longer{{5, 6, 7, 99}, {8, 99}}, shorter{{9, 99}, {1, 2, 99}};
   const PairBatch batch = batch_of(std::vector<const Pair*>{&longer, &shorter}, marks);
   CHECK(numbers(batch.sources) == std::vector<int32_t>{5, 6, 7, 99, 9, 99, 0, 0});
@@ -122,7 +122,7 @@ TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets 
   CHECK(numbers(batch.target_lengths) == std::vector<int32_t>{2, 3});
 }
 
-TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, of another order each time") {
+TEST_CASE("pairs: every epoch has each pair once, in batches within the budget, in another order each time") {
   const std::vector<Pair> pairs = some_pairs(97);
   const PairBatches batches(pairs, marks, 30, 5), again(pairs, marks, 30, 5), other(pairs, marks, 30, 6);
   std::vector<std::vector<std::vector<int32_t>>> epochs(2);

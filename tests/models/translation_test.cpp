@@ -88,7 +88,7 @@ void try_all(TranslationModel& model, const std::vector<int32_t>& source, std::v
 
 }  // namespace
 
-TEST_CASE("translation: a beam that holds everything finds the best translation there is") {
+TEST_CASE("translation: a beam as large as the search space finds the best translation") {
   const NoGrad guard;
   const auto model = make_translator(small_translator());
   for (const double penalty : {0.0, 1.0, 2.5})
@@ -102,7 +102,7 @@ TEST_CASE("translation: a beam that holds everything finds the best translation 
     }
 }
 
-TEST_CASE("translation: one beam takes the most likely token each time, regardless of the other sentences") {
+TEST_CASE("translation: one beam selects the most likely token each time, regardless of the other sentences") {
   const NoGrad guard;
   for (const char* attention : {"softmax", "relu_former", "linear"}) {
     const auto model = make_translator(small_translator(attention));
@@ -158,7 +158,7 @@ TEST_CASE("translation: each sentence becomes one line, for any tokens and for a
   }
 }
 
-TEST_CASE("translation: same bits for one and two threads, and for a run that was interrupted") {
+TEST_CASE("translation: training is bit-identical for one and two threads, and after an interruption") {
   const Folder folder;
   const int before = thread_count();
   train(small_run(folder / "one", {{"threads", "1"}}));
@@ -171,7 +171,7 @@ TEST_CASE("translation: same bits for one and two threads, and for a run that wa
   CHECK(weights_of(folder / "parts") == weights_of(folder / "whole"));
 }
 
-TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, and with ReLUFormer's losses") {
+TEST_CASE("translation: a model trains in f32 and bf16, with sentences and documents, with ReLUFormer's losses") {
   const Folder folder;
   const double before = Trainer(make_settings(small_run(folder / "none"))).task().validation_units();
   CHECK(before > 0);
@@ -193,7 +193,7 @@ TEST_CASE("translation: trains in f32 and bf16, with sentences and documents, an
   }
 }
 
-TEST_CASE("translation: a validation evaluates training pairs like held-out ones, all or an even sample") {
+TEST_CASE("translation: a validation evaluates training pairs like validation pairs, all or an even sample") {
   const Folder folder;
   const auto evaluated = [&](const std::string& name, const std::string& count) {
     return train(small_run(folder / name, {{"validation_data", bible}, {"training_loss_pairs", count}}));
@@ -224,7 +224,7 @@ TEST_CASE("translation: the training pairs of a validation are an even sample") 
   CHECK(evaluated.metrics[0].second == evaluated.validation_loss);
 }
 
-TEST_CASE("translation: a batch counts its targets, and the tokens of both sides") {
+TEST_CASE("translation: a batch counts its targets and the tokens of both sides") {
   const TaskClass& of = tasks().at("translation");
   const AnySettings settings = of.settings;
   setting_of<std::string>(settings, "data") = bible;
@@ -243,7 +243,7 @@ TEST_CASE("translation: a batch counts its targets, and the tokens of both sides
   }
 }
 
-TEST_CASE("translation: what cannot be is refused with a sentence") {
+TEST_CASE("translation: invalid settings have error messages") {
   const Folder folder;
   const auto refused = [&](const Assignments& more) {
     return expect_error([&] { Trainer(make_settings(small_run(folder / "run", more))); });

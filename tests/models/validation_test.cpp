@@ -56,7 +56,7 @@ TEST_CASE("validation: a limited number of tokens, the loss of training tokens, 
   expect_error(too_many).names("validation_tokens").value(1000000000).offers("--validation_tokens=0");
 }
 
-TEST_CASE("validation: the token between the files of a folder is a target and not a character") {
+TEST_CASE("validation: the token between the files of a folder counts as a target, not as a character") {
   const Run run;
   const std::string files = run.folder / "files/";
   for (int i = 100; i < 200; ++i) write(files + std::to_string(i), "ab cd\n");
@@ -95,7 +95,7 @@ TEST_CASE("validation: a stream reports the loss of training tokens as well, rea
   CHECK(metrics.at("training_loss") != loss);
 }
 
-TEST_CASE("documents: packed ones are evaluated and trained on like separate ones") {
+TEST_CASE("documents: packed documents are evaluated and trained on like separate ones") {
   const TrainSettings settings = make_settings({{"model", "gpt"},
                                                 {"layers", "2"},
                                                 {"heads", "2"},
@@ -126,7 +126,7 @@ TEST_CASE("documents: packed ones are evaluated and trained on like separate one
   expect_error([&] { run.train({{"documents", "yes"}}); }).names("documents=yes").names("tokenizer").offers("GPT-2");
 }
 
-TEST_CASE("documents: a run over packed ones resumes bit for bit") {
+TEST_CASE("documents: a run over packed documents resumes bit-identically") {
   const Run parts("parts"), whole("whole"), one_text("one_text");
   std::string text;
   for (int i = 0; i < 300; ++i) text += "document " + std::to_string(i * i % 89) + " ends.<|endoftext|>";

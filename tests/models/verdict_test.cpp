@@ -175,7 +175,7 @@ TEST_CASE("metric: rank correlation of two metrics over their module paths") {
   expect_error([&] { of("rank_correlation(a/*, d/*)"); }).names("study").names("rank correlation").value(4).value(1);
 }
 
-TEST_CASE("metric: an invalid expression is refused with a message") {
+TEST_CASE("metric: an invalid expression has an error message") {
   const auto refused = [](const std::string& metric) {
     return expect_error([&] { parse_metric("c.toml:3", metric); }).names("c.toml:3");
   };
@@ -240,7 +240,7 @@ TEST_CASE("claim: tested at each swept value, or over the sweep") {
   CHECK(near(test_claim(small_claim({share}), small_measurements()).comparisons[0].mean, -0.015));
 }
 
-TEST_CASE("claim: a sample that is missing is never left out") {
+TEST_CASE("claim: a comparison with a missing sample is not shown") {
   Measurements measured = small_measurements();
   measured.values[0][1][0][2] = std::nullopt;
   const ClaimResult result = test_claim(small_claim({if_above(0)}), measured);
@@ -255,7 +255,7 @@ TEST_CASE("claim: a sample that is missing is never left out") {
   CHECK(result.comparisons[1].verdict == Verdict::shown);
 }
 
-TEST_CASE("claim: a verdict is written and read again") {
+TEST_CASE("claim: a written verdict is read back unchanged") {
   const Folder folder;
   StudyVerdict verdict;
   verdict.file = "a.toml", verdict.sentence = "\"quoted\" | and more", verdict.kind = "trained";

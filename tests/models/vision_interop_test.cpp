@@ -76,7 +76,7 @@ TEST_CASE("vision interop: sizes may be lists of two equal numbers, and only squ
   }
 }
 
-TEST_CASE("vision interop: pixels are scaled as in transformers, from the file or by its default, which is noted") {
+TEST_CASE("vision interop: pixels are scaled as in transformers, from the file or by its default, which is logged") {
   using Numbers = std::vector<double>;
   const Folder folder;
   const auto scaled = [&](const std::function<void(nlohmann::json&)>& change) {
@@ -117,7 +117,7 @@ TEST_CASE("vision interop: pixels are scaled as in transformers, from the file o
 }
 
 // As in transformers 5.23, stored biases of a layer without biases are not read.
-TEST_CASE("vision interop: stored biases of queries, keys and values count only where the config has them") {
+TEST_CASE("vision interop: stored biases of queries, keys and values count only if the config has them") {
   const Folder folder;
   const auto biases = [&] {
     double largest = 0;
@@ -134,7 +134,7 @@ TEST_CASE("vision interop: stored biases of queries, keys and values count only 
   CHECK(biases() == 0);
 }
 
-TEST_CASE("vision interop: preprocessing that orrery does not support is noted at the import") {
+TEST_CASE("vision interop: preprocessing that orrery does not support is logged by the import") {
   const Folder folder;
   const auto imported_with = [&](const nlohmann::json& more) {
     return imported(folder, changed(folder, numeric, "preprocessor_config.json",
@@ -155,7 +155,7 @@ TEST_CASE("vision interop: preprocessing that orrery does not support is noted a
   expect_error([&] { imported_with({{"rescale_factor", 1}}); }).names("rescale_factor").offers("1 / 255");
 }
 
-TEST_CASE("vision interop: many labels at once are the sigmoid's loss, and names of classes may be numbers") {
+TEST_CASE("vision interop: multi-label models have the sigmoid loss, and class names may be numbers") {
   const Folder folder;
   const auto typed = [&](const std::function<void(nlohmann::json&)>& change) {
     return imported(folder, changed(folder, numeric, "config.json", change));
@@ -172,7 +172,7 @@ TEST_CASE("vision interop: many labels at once are the sigmoid's loss, and names
   CHECK(nlohmann::json::parse(classes)["classes"][3] == "7");
 }
 
-TEST_CASE("vision interop: there are as many names as classes") {
+TEST_CASE("vision interop: the number of names must equal the number of classes") {
   const Folder folder;
   const auto named = [&](const std::function<void(nlohmann::json&)>& change) {
     imported(folder, changed(folder, numeric, "config.json", [&](nlohmann::json& all) { change(all["id2label"]); }));
@@ -184,7 +184,7 @@ TEST_CASE("vision interop: there are as many names as classes") {
   expect_error([&] { named([](nlohmann::json& names) { names.erase("11"); }); }).names("id2label").value(11).offers(12);
 }
 
-TEST_CASE("vision interop: classes of one name are noted") {
+TEST_CASE("vision interop: classes with equal names are logged") {
   const Folder folder;
   const auto named = [&](const char* first, const char* third) {
     return imported(folder, changed(folder, numeric, "config.json", [&](nlohmann::json& config) {
@@ -195,7 +195,7 @@ TEST_CASE("vision interop: classes of one name are noted") {
   CHECK(!has_note(named("crane", "owl"), {"crane"}));
 }
 
-TEST_CASE("interop: Infinity is read where a configuration has it and refused where a number is needed") {
+TEST_CASE("interop: Infinity in a configuration is read, and is an error for a needed number") {
   const Folder folder;
   const auto with = [&](const std::string& key) {
     const std::string from =
@@ -209,7 +209,7 @@ TEST_CASE("interop: Infinity is read where a configuration has it and refused wh
   expect_error([&] { with("layer_norm_eps"); }).names("config.json").names("layer_norm_eps").offers("number");
 }
 
-TEST_CASE("interop: an index may name a head that is the embedding; any other tensor that it names must be there") {
+TEST_CASE("interop: an index may name a tied head; any other tensor that it names must be present") {
   const Folder folder;
   const auto indexed = [&](const std::string& name, bool tied) {
     const std::string from = changed(folder, golden + "llama_tied", "config.json",
@@ -227,7 +227,7 @@ TEST_CASE("interop: an index may name a head that is the embedding; any other te
   expect_error([&] { indexed("model.more.weight", true); }).names("model.more.weight").names("w.safetensors");
 }
 
-TEST_CASE("interop: a flag of a tied head that is absent is called absent") {
+TEST_CASE("interop: the error for an absent tie_word_embeddings states that it is absent") {
   const Folder folder;
   const std::string from = changed(folder, golden + "llama_tied", "config.json",
                                    [](nlohmann::json& config) { config.erase("tie_word_embeddings"); });
@@ -238,7 +238,7 @@ TEST_CASE("interop: a flag of a tied head that is absent is called absent") {
       .offers("true");
 }
 
-TEST_CASE("interop: PyTorch's own files are refused with the way to convert them") {
+TEST_CASE("interop: the error for PyTorch's own files has the way to convert them") {
   const Folder folder;
   const std::string from = changed(folder, numeric, "config.json", [](nlohmann::json&) {});
   fs::rename(from + "/model.safetensors", folder / "model.safetensors");
@@ -260,7 +260,7 @@ TEST_CASE("interop: PyTorch's own files are refused with the way to convert them
   expect_error([&] { imported(folder, from); }).names("ckpt.pt").offers("save_pretrained");
 }
 
-TEST_CASE("files: a git-lfs pointer is called one wherever a file is read") {
+TEST_CASE("files: errors identify a git-lfs pointer wherever a file is read") {
   const Folder folder;
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 987654321\n";

@@ -81,7 +81,7 @@ void check_composition(nn::Module& model, const Shape& one) {
 
 }  // namespace
 
-TEST_CASE("vit: derivatives of the whole model agree with difference quotients") {
+TEST_CASE("vit: derivatives of the whole model agree with finite differences") {
   for (const char* attention : {"softmax(qk_norm=layer)", "pointwise(softplus)"})
     for (const char* pooling : {"class_token", "mean"})
       for (const char* normalization : {"layer", "dyt", "derf"}) {
@@ -96,7 +96,7 @@ TEST_CASE("vit: derivatives of the whole model agree with difference quotients")
       }
 }
 
-TEST_CASE("resnet: derivatives of the whole model agree with difference quotients") {
+TEST_CASE("resnet: derivatives of the whole model agree with finite differences") {
   for (const auto& each :
        {std::pair{"batch", "projection"}, {"dyt", "projection"}, {"batch", "option_b"}, {"dyt", "option_b"}}) {
     const auto& normalization = each.first;
@@ -128,7 +128,7 @@ TEST_CASE("vision: an image's logits do not depend on the others of its batch") 
   }
 }
 
-TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, and sees all of them") {
+TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, and attends to all of them") {
   for (const char* pooling : {"class_token", "mean"}) {
     VitSettings s = small_vit();
     s.pooling = pooling, s.attention = parse_spec("pointwise(relu, alpha=1)");
@@ -147,7 +147,7 @@ TEST_CASE("vit: an attention scaled by its length has L = the number of tokens, 
   }
 }
 
-TEST_CASE("vit: without positions the order of the patches makes no difference, with them it does") {
+TEST_CASE("vit: the order of the patches changes the output with positions only") {
   VitSettings s = small_vit();
   const Tensor pixels = random_tensor({1, 6, 6, 3}, 5),
                swapped = concatenate({slice(pixels, 1, 2, 4), slice(pixels, 1, 0, 2), slice(pixels, 1, 4, 6)}, 1);
@@ -167,7 +167,7 @@ TEST_CASE("vit: without positions the order of the patches makes no difference, 
   }
 }
 
-TEST_CASE("vit: the embedding's scale is what patches, class token and positions are multiplied by") {
+TEST_CASE("vit: the embedding scale multiplies patches, class token and positions") {
   const Tensor pixels = random_tensor({2, 6, 6, 3}, 4);
   const auto logits = [&](const char* scale, double factor) {
     VitSettings s = small_vit();
@@ -212,7 +212,7 @@ TEST_CASE("resnet: initial weights follow the setting") {
   CHECK(deviation("relu_former", first) == doctest::Approx(std::sqrt(1 / 144.)).epsilon(0.05));
 }
 
-TEST_CASE("vit: the class token, which is a vector, does not decay; every parameter that decays is a matrix") {
+TEST_CASE("vit: weight decay applies to matrices only, and not to the class token") {
   for (const char* attention : {"softmax(temperature=learned(1), persistent=3)", "relu_former", "pointwise(relu)"})
     for (const char* position : {"learned", "alibi(learned=yes)"}) {
       CAPTURE(attention);
@@ -235,7 +235,7 @@ TEST_CASE("vit: the class token, which is a vector, does not decay; every parame
     }
 }
 
-TEST_CASE("vision: settings and pixels that do not fit are refused with the values") {
+TEST_CASE("vision: errors for settings and pixels that do not fit have the values") {
   VitSettings s = small_vit();
   s.patch = 4;
   expect_error([&] { Vit model(s); }).names("vit").names("patch").value(4).names("image_size").value(6);

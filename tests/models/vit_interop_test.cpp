@@ -25,7 +25,7 @@ using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 namespace fs = std::filesystem;
 
-TEST_CASE("interop: a vision transformer of transformers gives its logits, and goes back as the same tensors") {
+TEST_CASE("interop: a vision transformer of transformers gives transformers' logits, and exports equal tensors") {
   const Folder folder;
   const ImportReport report = imported(golden + "vit", folder / "run");
   REQUIRE(report.largest_difference.has_value());
@@ -60,7 +60,7 @@ TEST_CASE("interop: a vision transformer of transformers gives its logits, and g
   refused("pooling", "mean"), refused("normalization", "rms"), refused("attention", "pointwise(relu)");
 }
 
-TEST_CASE("interop: a vision transformer without biases of queries, keys and values, and how its pixels are scaled") {
+TEST_CASE("interop: a vision transformer without biases of queries, keys and values, and its pixel scaling") {
   const Folder folder;
   const auto zeroed = [&](const std::string& name, bool there) {
     const std::string copy = changed(folder, "vit", [&](nlohmann::json& config) { config["qkv_bias"] = there; });

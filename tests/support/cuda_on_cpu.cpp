@@ -437,7 +437,7 @@ void warp_barrier(unsigned mask, Site site) {
 
 void check_matrix_row(const void* row, Site site) {
   if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
-  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address lies outside of shared memory, at " + text(site));
+  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address is outside shared memory, at " + text(site));
   worker->record_row(row);
 }
 Copies& copies() { return worker->copies(); }
@@ -446,7 +446,8 @@ void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsign
   if (!aligned(to) || !aligned(from))
     stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
   if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
-  if (!worker->holds_shared(to, bytes)) stop("copy to shared memory: the destination lies outside, at " + text(site));
+  if (!worker->holds_shared(to, bytes))
+    stop("copy to shared memory: the destination is outside of it, at " + text(site));
   worker->record_copy(to, from, bytes, valid, site);
 }
 

@@ -35,7 +35,7 @@ class Operand {
       address += index / 8 * stride_ + index % 8 * line + k * 2;
     address ^= address / line % 8 * 16;
     if (address + 2 > bytes_)
-      throw Fault("product of a warp group: an operand lies beyond the block's shared memory, at byte " +
+      throw Fault("product of a warp group: an operand is beyond the block's shared memory, at byte " +
                   std::to_string(address));
     return static_cast<uint16_t>(shared_[address] | shared_[address + 1] << 8);
   }

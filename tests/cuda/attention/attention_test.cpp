@@ -41,7 +41,7 @@ const Sizes wide{.batch = 1,  // heads with several panels and more than one chu
              .value_size = 16,
              .slots = 67};
 
-TEST_CASE("attention on a card: every combination of options agrees with a plain loop") {
+TEST_CASE("attention on a GPU: every combination of options agrees with a plain loop") {
   if (no_gpu()) return;
   for (uint32_t bits = 0; bits < all_choices; bits += one_of(97)) {
     CAPTURE(bits);
@@ -50,7 +50,7 @@ TEST_CASE("attention on a card: every combination of options agrees with a plain
   }
 }
 
-TEST_CASE("attention on a card: combinations of options at every size") {
+TEST_CASE("attention on a GPU: combinations of options at every size") {
   if (no_gpu()) return;
   for (const Sizes& sizes : {one, medium, wide, long_row}) {
     CAPTURE(name_of(sizes));
@@ -60,7 +60,7 @@ TEST_CASE("attention on a card: combinations of options at every size") {
   check_some<bf16>(medium, 4, 0.1);
 }
 
-TEST_CASE("attention on a card: all masks and all options at once") {
+TEST_CASE("attention on a GPU: all masks and all options at once") {
   if (no_gpu()) return;
   for (const Sizes& sizes : {small, medium, wide, long_row})
     for (const Kind kind : kinds) {
@@ -111,7 +111,7 @@ Case whole_case(Sizes sizes, bool with_span) {
   return c;
 }
 
-TEST_CASE("attention on a card: whole numbers give exactly what the plain loop gives, in every order of threads") {
+TEST_CASE("attention on a GPU: integers give exactly the results of the plain loop, in every order of threads") {
   if (no_gpu()) return;
   for (const Sizes& sizes : {small, medium, wide})
     for (const bool with_span : {false, true}) {
@@ -125,7 +125,7 @@ TEST_CASE("attention on a card: whole numbers give exactly what the plain loop g
     }
 }
 
-TEST_CASE("attention on a card: a span's gradient passes at both ends of its ramp") {
+TEST_CASE("attention on a GPU: a span has a gradient at both ends of its ramp") {
   if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const bool per_query : {false, true}) {
@@ -138,7 +138,7 @@ TEST_CASE("attention on a card: a span's gradient passes at both ends of its ram
     }
 }
 
-TEST_CASE("attention on a card: windows and offsets that end at the edges of tiles") {
+TEST_CASE("attention on a GPU: windows and offsets that end at the edges of tiles") {
   if (no_gpu()) return;
   const Sizes sizes{
       .batch = 1, .queries = 70, .keys = 135, .query_heads = 1, .kv_heads = 1, .head_size = 3, .value_size = 3};
@@ -158,7 +158,7 @@ TEST_CASE("attention on a card: windows and offsets that end at the edges of til
   }
 }
 
-TEST_CASE("attention on a card: a score of minus infinity has no weight and no gradient") {
+TEST_CASE("attention on a GPU: a score of minus infinity has weight 0 and gradient 0") {
   if (no_gpu()) return;
   Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = Kind::softmax};
   c.biased = true, c.regularized = true;
@@ -172,7 +172,7 @@ TEST_CASE("attention on a card: a score of minus infinity has no weight and no g
   check_equal(c, found, expected, 1e-12);
 }
 
-TEST_CASE("attention on a card: the same bits in every order of threads and in every run") {
+TEST_CASE("attention on a GPU: results are bit-identical in every order of threads and in every run") {
   if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = all_options_at_once(medium, kind);
@@ -187,7 +187,7 @@ TEST_CASE("attention on a card: the same bits in every order of threads and in e
 
 // ---- masked keys and queries
 
-TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do its gradients") {
+TEST_CASE("attention on a GPU: a fully masked query has output 0 and zero gradients") {
   if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c{.sizes = medium, .options = {.scale = 0.3}, .kind = kind};
@@ -209,7 +209,7 @@ TEST_CASE("attention on a card: a query that sees nothing gives zeros, and so do
   }
 }
 
-TEST_CASE("attention on a card: no keys, no queries, no sequences") {
+TEST_CASE("attention on a GPU: no keys, no queries, no sequences") {
   if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const int nothing : {0, 1, 2}) {
@@ -219,7 +219,7 @@ TEST_CASE("attention on a card: no keys, no queries, no sequences") {
     }
 }
 
-TEST_CASE("attention on a card: NaN in what a query does not see has no influence") {
+TEST_CASE("attention on a GPU: NaN in masked keys and values has no influence") {
   if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = case_with_masked_operands(kind);

@@ -84,7 +84,7 @@ TEST_CASE("attention on tensor cores: every size") {
   for (const Kind kind : kinds) check_case(case_with(sizes_of(130, 130, 128, 96), kind, everything));
 }
 
-TEST_CASE("attention on tensor cores: tiles that are hidden, and edges of windows between them") {
+TEST_CASE("attention on tensor cores: tiles that are hidden, and window edges between them") {
   if (no_gpu()) return;
   Sizes sizes = sizes_of(200, 330, 8, 8);
   sizes.batch = sizes.query_heads = sizes.kv_heads = 1;
@@ -122,8 +122,7 @@ bool same_when_rounded(const Results& found, const Results& expected) {
   return same;
 }
 
-TEST_CASE(
-    "attention on tensor cores: whole numbers give exactly what the plain loop gives, in every order of threads") {
+TEST_CASE("attention on tensor cores: integers give exactly the results of the plain loop, in every order of threads") {
   if (no_gpu()) return;
   for (const int64_t head_size : {20, 64, 128})
     for (const int choice : {causal, everything}) {
@@ -141,7 +140,7 @@ bool same_bits(const Results& a, const Results& b) {
   return same;
 }
 
-TEST_CASE("attention on tensor cores: the same bits in every order of threads and in every run") {
+TEST_CASE("attention on tensor cores: results are bit-identical in every order of threads and in every run") {
   if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = case_with(sizes_of(65, 130, 64, 20), kind, everything);
@@ -153,7 +152,7 @@ TEST_CASE("attention on tensor cores: the same bits in every order of threads an
 
 // ---- masked keys and queries
 
-TEST_CASE("attention on tensor cores: a query that sees nothing gives zeros, and so do its gradients") {
+TEST_CASE("attention on tensor cores: a fully masked query has output 0 and zero gradients") {
   if (no_gpu()) return;
   for (const Kind kind : kinds) {
     Case c = case_with(sizes_of(17, 70, 20, 8), kind, nothing);
@@ -187,7 +186,7 @@ bool finite(const Numbers& x, int64_t begin, int64_t end) {
   return std::all_of(x.begin() + begin, x.begin() + end, [](double e) { return std::isfinite(e); });
 }
 
-TEST_CASE("attention on tensor cores: NaN in what a query does not see has no influence") {
+TEST_CASE("attention on tensor cores: NaN in masked keys and values has no influence") {
   if (no_gpu()) return;
   for (const Kind kind : kinds)
     for (const int64_t width : {8, 96}) {
@@ -217,7 +216,7 @@ TEST_CASE("attention on tensor cores: NaN in what a query does not see has no in
     }
 }
 
-TEST_CASE("attention on tensor cores: tiles without a positive score are left out where that changes nothing") {
+TEST_CASE("attention on tensor cores: tiles without a positive score are skipped if that does not change the result") {
   if (no_gpu()) return;
   Case c = case_with(sizes_of(65, 130, 64, 64), Kind::relu, causal);
   c.fill(true);
@@ -232,7 +231,7 @@ TEST_CASE("attention on tensor cores: tiles without a positive score are left ou
   CHECK(finite(skipped.gradients.query, 0, size(skipped.gradients.query)));
 }
 
-TEST_CASE("attention on tensor cores: what it has no kernels for goes elsewhere") {
+TEST_CASE("attention on tensor cores: fits_tensor_cores rejects unsupported cases") {
   const float number = 0;
   const auto fits = [](auto change) {
     AttentionProblem<float> p = Case{.sizes = sizes_of(1, 1, 128, 128)}.problem<float>();
@@ -266,7 +265,7 @@ TEST_CASE("every barrier of attention on tensor cores is needed") {
   if (thread_sanitizer) return;
   check_that_every_barrier_is_needed("cuda/attention/tensor_core_tile.cuh", [] { return one_sequence_is_right(20); });
 }
-TEST_CASE("a wait for copies that is too lax shows in attention on tensor cores") {
+TEST_CASE("an insufficient wait for copies changes attention on tensor cores") {
   if (thread_sanitizer) return;
   CHECK(one_sequence_is_right(24));
   cuda_on_cpu::options.lax_waits = true;

@@ -60,7 +60,7 @@ bool sorts(const SortCase& s) {
   return sorted_on_gpu(key, s.limit) == sorted_by_definition(key, s.limit);
 }
 
-TEST_CASE("a sort on a card is stable, and puts what is outside last") {
+TEST_CASE("a sort on a GPU is stable, and puts indices out of range last") {
   if (no_gpu()) return;
   for (const SortCase& s : sort_cases) {
     CAPTURE(s.n);
@@ -71,7 +71,7 @@ TEST_CASE("a sort on a card is stable, and puts what is outside last") {
 }
 
 #if defined(EMULATE_CUDA)
-TEST_CASE("every barrier of the sort is needed: without it some order of threads gives another order") {
+TEST_CASE("every barrier of the sort is needed: without it, some order of threads changes the result") {
   if (thread_sanitizer) return;
   check_that_every_barrier_is_needed("cuda/loops/sort.cuh", [] {
     return std::all_of(sort_cases.begin(), sort_cases.end(), [](const SortCase& s) { return sorts(s); });
@@ -114,7 +114,7 @@ void check_added(const AddCase& s) {
   const std::vector<int32_t> some_outside = random_indices(s.index_count, s.table_rows, 5, true);
   in_every_order([&] { CHECK(added<T>(Device::cuda, s, some_outside) == added_by_definition<T>(s, some_outside)); });
 }
-TEST_CASE("rows are added to the rows of a table, each rounded once; indices outside add to none") {
+TEST_CASE("rows are added to the rows of a table with one rounding each; indices out of range are ignored") {
   if (no_gpu()) return;
   for (const AddCase& s : add_cases) {
     check_added<float>(s);
@@ -123,7 +123,7 @@ TEST_CASE("rows are added to the rows of a table, each rounded once; indices out
   }
 }
 
-TEST_CASE("a thousand ones in bf16 are a thousand") {
+TEST_CASE("one thousand bf16 ones add up to 1000") {
   if (no_gpu()) return;
   for (const Device device : {Device::cpu, Device::cuda}) {
     const Tensor table = Tensor::zeros({2, 3}, Dtype::bf16, device),
@@ -133,7 +133,7 @@ TEST_CASE("a thousand ones in bf16 are a thousand") {
   }
 }
 
-TEST_CASE("an index outside reads not-a-number on a card, and the others what they should") {
+TEST_CASE("on a GPU, an index out of range reads NaN; the other rows are correct") {
   if (no_gpu()) return;
   const Tensor table = Tensor::from({2, 2}, std::vector<double>{1, 2, 3, 4}).to(Device::cuda);
   const Tensor at = Tensor::from({3}, std::vector<int32_t>{1, 2, -1}).to(Device::cuda);
@@ -148,7 +148,7 @@ TEST_CASE("an index outside reads not-a-number on a card, and the others what th
   CHECK(one_hot(pair, 2).to(Device::cpu).to_vector() == Numbers{0, 1, 0, 0});
 }
 
-TEST_CASE("gradients of an embedding on a card have the same bits whenever they are taken") {
+TEST_CASE("gradients of an embedding on a GPU are bit-identical in every run") {
   if (no_gpu()) return;
   const Tensor at = Tensor::from({500}, random_indices(500, 9, 7, false)).to(Device::cuda);
   const Tensor dy = testing::random_tensor({500, 33}, 1, Dtype::f32).to(Device::cuda);
@@ -161,7 +161,7 @@ TEST_CASE("gradients of an embedding on a card have the same bits whenever they 
   for (const Numbers& result : results) CHECK(result == results.front());
 }
 
-TEST_CASE("cross-entropy on a card writes the gradient over the logits") {
+TEST_CASE("cross-entropy on a GPU overwrites the logits with the gradient") {
   if (no_gpu()) return;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const Tensor x = testing::random_tensor({8, 20000}, 1, dtype).to(Device::cuda).clone().set_requires_grad();

@@ -313,7 +313,7 @@ const std::vector<Case>& all_cases() {
   return cases;
 }
 
-TEST_CASE("loops on a card equal the CPU's to the bit") {
+TEST_CASE("loops on a GPU are bit-identical to the CPU's") {
   if (no_gpu()) return;
   for (const Case& one : all_cases()) {
     CAPTURE(one.name);
@@ -322,7 +322,7 @@ TEST_CASE("loops on a card equal the CPU's to the bit") {
   }
 }
 
-TEST_CASE("loops on a card: more work than blocks, so that blocks take turns") {
+TEST_CASE("loops on a GPU: a limited number of blocks covers all elements and rows") {
   if (no_gpu()) return;
   const int64_t blocks = cuda::max_blocks;
   CHECK(map_line<float>(Device::cuda, blocks * 256 + 77) == map_line<float>(Device::cpu, blocks * 256 + 77));
@@ -334,7 +334,7 @@ TEST_CASE("loops on a card: more work than blocks, so that blocks take turns") {
   CHECK(reduce_of<float>(Device::cuda, flat) == reduce_of<float>(Device::cpu, flat));
 }
 
-TEST_CASE("broadcast on a card: in many launches of few elements it gives the same") {
+TEST_CASE("broadcast on a GPU: a broadcast in many launches of few elements gives equal results") {
   if (no_gpu()) return;
   for (const Repeated& shape : repeated_shapes()) {
     int64_t counts[2];
@@ -357,7 +357,7 @@ TEST_CASE("division by a fixed number") {
   }
 }
 
-TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
+TEST_CASE("max on a GPU: only a NaN in the first position is kept, as on the CPU") {
   if (no_gpu()) return;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const int n : {40, 2000})
@@ -373,7 +373,7 @@ TEST_CASE("max on a card: only a NaN in the first place stays, as on the CPU") {
     }
 }
 
-TEST_CASE("sums on a card have the same bits whenever they are taken") {
+TEST_CASE("sums on a GPU are bit-identical in every run") {
   if (no_gpu()) return;
   const Sizes s{1, 100000, 3};
   std::vector<float> x(static_cast<size_t>(s.n * s.inner));
@@ -390,7 +390,7 @@ TEST_CASE("sums on a card have the same bits whenever they are taken") {
 }
 
 #if defined(EMULATE_CUDA)
-TEST_CASE("every barrier of the loops is needed: without it some order of threads gives other numbers") {
+TEST_CASE("every barrier of the loops is needed: without it, some order of threads changes the results") {
   if (thread_sanitizer) return;
   std::vector<Case> cases;  // no integers: sums of undefined values may overflow
   for (const Case& one : all_cases())

@@ -60,14 +60,14 @@ struct Overwrites {  // sums a row that was preloaded before it was cleared
     row.once([&] { y[r] = total; });
   }
 };
-TEST_CASE("rows on a card: what is held gives the CPU's numbers, to the bit") {
+TEST_CASE("rows on a GPU: preloaded rows give results bit-identical to the CPU's") {
   if (no_gpu()) return;
   check_preloaded_rows<float>();
   check_preloaded_rows<double>();
   check_preloaded_rows<bf16>();
 }
 
-TEST_CASE("rows on a card: what is held stands in registers, up to 4096 elements, and only there") {
+TEST_CASE("rows on a GPU: preloaded rows are in registers only, up to 4096 elements") {
   if (no_gpu()) return;
   for (const int n : {3, 16, 17, 1024, 1025, 4096, 4097, 5000}) {
     constexpr int count = 3;
@@ -116,7 +116,7 @@ void check_maps() {
         in_every_order([&] { CHECK(maps_of<T>(Device::cuda, n, before_x, before_y) == expected); });
       }
 }
-TEST_CASE("rows on a card: a map gives the CPU's numbers wherever its rows begin") {
+TEST_CASE("rows on a GPU: a map gives the CPU's numbers for every alignment of its rows") {
   if (no_gpu()) return;
   check_maps<float>();
   check_maps<double>();
@@ -155,7 +155,7 @@ void check_copies(double tolerance) {
       for (size_t i = 0; i < sums[0].size(); ++i) CHECK(sums[1][i] == doctest::Approx(sums[0][i]).epsilon(tolerance));
     }
 }
-TEST_CASE("rows on a card: copies are the CPU's, sums of exponentials are as exact as their type") {
+TEST_CASE("rows on a GPU: copies equal the CPU's, sums of exponentials have the accuracy of their dtype") {
   if (no_gpu()) return;
   check_copies<float>(1e-6);
   check_copies<double>(1e-14);

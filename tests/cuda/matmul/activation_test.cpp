@@ -110,13 +110,13 @@ void check_forms() {
   check_form<T>({.m = 0, .n = 5, .k = 3});
 }
 
-TEST_CASE("products with an activation: values beside what C keeps, and slopes, are those of the product alone") {
+TEST_CASE("products with an activation: values next to C and derivatives equal those of the product alone") {
   if (no_gpu()) return;
   check_forms<float>();
   check_forms<double>();
   check_forms<bf16>();
 }
-TEST_CASE("products with an activation: large tiles, and elements of f32 in parts") {
+TEST_CASE("products with an activation: large tiles, and f32 elements split into bf16 terms") {
   if (no_gpu()) return;
   check_form<float>({.m = 128, .n = 128, .k = 16, .batch = 128});
   if (!thread_sanitizer) check_form<float>({.m = 130, .n = 68, .k = 19, .batch = 64, .offset = 1});
@@ -131,7 +131,7 @@ double error_in_ulps(double result, double exact, double floor) {
   const double error = std::fabs(result - exact) / std::ldexp(1.0, exponent - 8);
   return std::isnan(error) ? INFINITY : error;
 }
-TEST_CASE("products with an activation: every activation of every number of bf16, and every slope, is rounded once") {
+TEST_CASE("products with an activation: values and derivatives of every bf16 number are rounded once") {
   if (no_gpu()) return;
   constexpr int64_t rows = 128, columns = 512;
   std::vector<bf16> numbers, unit(rows * rows), ones(rows * columns, bf16(1.0f));  // z = numbers, da = ones
@@ -167,7 +167,7 @@ TEST_CASE("products with an activation: every activation of every number of bf16
   }
 }
 
-TEST_CASE("products with an activation: other forms of products are refused") {
+TEST_CASE("products with an activation: unsupported forms of products have an error message") {
   if (no_gpu()) return;
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};

@@ -33,7 +33,7 @@ void check_rounding(const Form& f, double tolerance) {
   }
   for (const std::vector<Numbers>& result : results) CHECK(result == results[0]);
 }
-TEST_CASE("products on a card: close to the exact ones, with the same bits in every order of threads") {
+TEST_CASE("products on a GPU: products are near the exact ones, and bit-identical in every order of threads") {
   if (no_gpu()) return;
   check_rounding<float>({.m = 70, .n = 66, .k = 200, .transpose_b = true}, 1e-6);
   check_rounding<float>({.m = 30, .n = 33, .k = 2000, .transpose_a = true}, 1e-6);
@@ -51,7 +51,7 @@ TEST_CASE("products on a card: close to the exact ones, with the same bits in ev
 
 // One matrix has tiles of 128 columns. Many equal matrices have wide tiles or tiles of 256 x 192,
 // depending on the GPU.
-TEST_CASE("products on a card: the bits of tensor cores do not depend on the tile") {
+TEST_CASE("products on a GPU: results of tensor cores do not depend on the tile") {
   if (no_gpu() || thread_sanitizer) return;
   for (const int64_t n : {190, 200}) {
     const auto irregular_product = [&](int64_t batch) {
@@ -68,7 +68,7 @@ TEST_CASE("products on a card: the bits of tensor cores do not depend on the til
 
 // Whole numbers that need 2 or 3 bf16 terms on one side; 0 and 1 on the other side. Every product
 // of terms counts, and all are exact.
-TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
+TEST_CASE("products on a GPU: the bf16 terms of an f32 element add up to it") {
   if (no_gpu()) return;
   for (const int terms : {2, 3})
     for (int form = 0; form < 8; ++form) {
@@ -92,7 +92,7 @@ TEST_CASE("products on a card: elements of f32 in parts of bf16 are complete") {
     }
 }
 
-TEST_CASE("products on a card: NaN and infinity reach their row or column and no other") {
+TEST_CASE("products on a GPU: NaN and infinity affect their row or column only") {
   if (no_gpu()) return;
   const Form f{.m = 70, .n = 75, .k = 40};
   Data<float> data(f);
@@ -136,7 +136,7 @@ TEST_CASE("every barrier of the products is needed") {
   cuda_on_cpu::options = {};
   check_that_every_barrier_is_needed("cuda/matmul/bf16_split.cuh", all_right_split);
 }
-TEST_CASE("a wait for copies that is too lax shows in the product") {
+TEST_CASE("an insufficient wait for copies changes the product") {
   if (thread_sanitizer) return;
   cuda_on_cpu::options.lax_waits = true;
   CHECK_FALSE(right<float>({.m = 64, .n = 64, .k = 64}));

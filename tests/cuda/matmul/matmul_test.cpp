@@ -21,14 +21,14 @@ void check_transposes(Form f) {
   }
 }
 
-TEST_CASE("products on a card: sizes about those of a step and of a tile, in all forms") {
+TEST_CASE("products on a GPU: sizes near those of a step and of a tile, in all forms") {
   if (no_gpu()) return;
   for (const Form& f : {Form{1, 1, 1}, Form{1, 64, 16}, Form{5, 3, 17}, Form{64, 64, 32}, Form{63, 65, 33},
                         Form{66, 130, 15}, Form{128, 64, 48}, Form{4, 200, 40}, Form{200, 4, 64}})
     check_transposes(f);
 }
 
-TEST_CASE("products on a card: large tiles, in all forms") {
+TEST_CASE("products on a GPU: large tiles, in all forms") {
   if (no_gpu()) return;
   // As many tiles of 128 x 128 as a GPU has multiprocessors, most of them in a batch.
   check_transposes({.m = 128, .n = 128, .k = 32, .batch = 128});
@@ -36,7 +36,7 @@ TEST_CASE("products on a card: large tiles, in all forms") {
   check_transposes({.m = 130, .n = 68, .k = 19, .batch = 64});
 }
 
-TEST_CASE("products on a card: wide tiles of tensor cores, and more tiles down than a band has") {
+TEST_CASE("products on a GPU: wide tiles of tensor cores, and more rows of tiles than one band has") {
   if (no_gpu() || thread_sanitizer) return;
   for (int form = 0; form < 4; ++form) {
     Form f{.m = 130, .n = 200, .k = 40, .batch = 64, .accumulate = form % 2 == 0, .bias = true, .residual = form > 1};
@@ -52,7 +52,7 @@ TEST_CASE("products on a card: wide tiles of tensor cores, and more tiles down t
 }
 
 // 64 matrices of one such tile take fewer rounds than 128 half tiles.
-TEST_CASE("products on a card: tiles of 256 x 192 on tensor cores") {
+TEST_CASE("products on a GPU: tiles of 256 x 192 on tensor cores") {
   if (no_gpu() || thread_sanitizer) return;
   for (int form = 0; form < 4; ++form) {
     Form f{.m = 250, .n = 190, .k = 40, .batch = 64, .accumulate = form % 2 == 0, .bias = true, .residual = form > 1};
@@ -66,7 +66,7 @@ TEST_CASE("products on a card: tiles of 256 x 192 on tensor cores") {
   }
 }
 
-TEST_CASE("products on a card: accumulation, bias and residual, in that order") {
+TEST_CASE("products on a GPU: accumulation, bias and residual, in this order") {
   if (no_gpu()) return;
   for (int form = 0; form < 8; ++form)
     for (const int64_t n : {68, 69})
@@ -79,14 +79,14 @@ TEST_CASE("products on a card: accumulation, bias and residual, in that order") 
                         .residual = (form & 4) != 0});
 }
 
-TEST_CASE("products on a card: batches, with one side shared") {
+TEST_CASE("products on a GPU: batches, with one side shared") {
   if (no_gpu()) return;
   for (const bool share_a : {false, true})
     for (const bool share_b : {false, true})
       check_transposes({.m = 11, .n = 70, .k = 18, .batch = 3, .share_a = share_a, .share_b = share_b});
 }
 
-TEST_CASE("products on a card: several outputs side by side") {
+TEST_CASE("products on a GPU: several outputs side by side") {
   if (no_gpu()) return;
   for (const bool accumulate : {false, true}) {
     check_transposes({.m = 40, .n = 192, .k = 24, .accumulate = accumulate, .bias = true, .columns = {64, 64, 64}});
@@ -95,7 +95,7 @@ TEST_CASE("products on a card: several outputs side by side") {
   }
 }
 
-TEST_CASE("products on a card: rows that are apart, and addresses that are not aligned") {
+TEST_CASE("products on a GPU: rows with gaps between them, and unaligned addresses") {
   if (no_gpu()) return;
   for (const int64_t gap : {0, 4, 7})
     for (const int64_t offset : {0, 1, 4}) check_transposes({.m = 32, .n = 72, .k = 36, .gap = gap, .offset = offset});
@@ -104,7 +104,7 @@ TEST_CASE("products on a card: rows that are apart, and addresses that are not a
 }
 
 // The operand changes, against the promise, to show which copy was read.
-TEST_CASE("products on a card: rows that are not aligned are copied once while the copies are kept") {
+TEST_CASE("products on a GPU: unaligned rows are copied once while the copies are in use") {
   if (no_gpu()) return;
   constexpr int64_t n = 9;
   DeviceArray<bf16> a(Device::cuda, std::vector<bf16>(n * n, bf16(1.f))), c(Device::cuda, n * n);
@@ -133,7 +133,7 @@ TEST_CASE("products on a card: rows that are not aligned are copied once while t
   CHECK(product(false) == 36);
 }
 
-TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
+TEST_CASE("products on a GPU: few tiles with a long k use split K") {
   if (no_gpu()) return;
   check_transposes({.m = 20, .n = 36, .k = 1024});
   for (int form = 0; form < 12; ++form)
@@ -147,7 +147,7 @@ TEST_CASE("products on a card: few tiles and a long k are cut into pieces") {
   check_transposes({.m = 5, .n = 70, .k = 700, .batch = 3, .accumulate = true, .bias = true, .columns = {69, 1}});
 }
 
-TEST_CASE("products on a card: the sums of A's rows, beside gradients of weights") {
+TEST_CASE("products on a GPU: sums of A's rows, computed together with gradients of weights") {
   if (no_gpu()) return;
   for (const bool accumulate : {false, true}) {
     const auto check_sums = [&](Form f) {
@@ -165,7 +165,7 @@ TEST_CASE("products on a card: the sums of A's rows, beside gradients of weights
   }
 }
 
-TEST_CASE("products on a card: an empty inner size gives zeros, an empty result nothing") {
+TEST_CASE("products on a GPU: an inner size of 0 gives zeros, and an empty result is valid") {
   if (no_gpu()) return;
   check_form<float>({.m = 3, .n = 5, .k = 0, .batch = 4});
   check_form<double>({.m = 3, .n = 5, .k = 0, .accumulate = true, .bias = true});

@@ -44,7 +44,7 @@ __global__ void four_kernel(Four* out, const Four* in, int stride) {
   const int i = static_cast<int>(threadIdx.x) * stride;
   out[i] = in[i];
 }
-TEST_CASE("coalescing: loads and stores of a warp that lie apart are found") {
+TEST_CASE("coalescing: scattered loads and stores of a warp are counted") {
   constexpr int lanes = 32, widest = 16;
   DeviceArray<float> out(Device::cuda, 4 * lanes * widest), in(Device::cuda, 4 * lanes * widest);
   const auto strided = [&](int stride) {
@@ -74,7 +74,7 @@ __global__ void failing_kernel(float* out, const float* in, unsigned at_block) {
   else
     __syncthreads();
 }
-TEST_CASE("coalescing: a launch that ended with a fault leaves nothing to the next") {
+TEST_CASE("coalescing: a failed launch does not affect the counts of the next launch") {
   constexpr int lanes = 32;
   DeviceArray<float> out(Device::cuda, lanes), in(Device::cuda, lanes);
   cuda_on_cpu::options.workers = 1;  // the first block is done before the second fails
@@ -93,7 +93,7 @@ TEST_CASE("coalescing: a launch that ended with a fault leaves nothing to the ne
 struct Sum {
   HOST_DEVICE float operator()(float a, float b) const { return a + b; }
 };
-TEST_CASE("coalescing: maps move what they need") {
+TEST_CASE("coalescing: maps load and store no more sectors than they need") {
   constexpr int64_t rows = 96, columns = 64, n = rows * columns;
   DeviceArray<float> out(Device::cuda, n + 1), a(Device::cuda, n + 1), b(Device::cuda, n + 1);
   CHECK(ratio_to_minimum([&] { cuda::map(n, Sum{}, out.data(), a.input(), b.input()); }) == 1);
@@ -107,7 +107,7 @@ struct Element {
   const float* all;
   HOST_DEVICE float operator()(int64_t i, int64_t) const { return all[i]; }
 };
-TEST_CASE("coalescing: sums move what they need, whatever axis they go along") {
+TEST_CASE("coalescing: sums along every axis load and store no more sectors than they need") {
   constexpr int64_t rows = 256, columns = 512;
   DeviceArray<float> in(Device::cuda, rows * columns), out(Device::cuda, rows + columns);
   const Element element{in.input()};
@@ -130,7 +130,7 @@ struct LessTheLargest {
         Out<float>{out + r * n}, [=](float v) { return v - largest; }, held);
   }
 };
-TEST_CASE("coalescing: rows of each length move what they need") {
+TEST_CASE("coalescing: rows of every length load and store no more sectors than they need") {
   for (const int n : {8, 16, 256, 1024, 6000}) {
     const double max_ratio = n <= 16 ? 1.34 : 1.05;  // the maximum starts with each row's first element, a sector
     CAPTURE(n);

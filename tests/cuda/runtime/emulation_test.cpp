@@ -55,7 +55,7 @@ __global__ void exchange_kernel(double* result) {
   put(__ballot_sync(~0u, lane % 3 == 0));
   if (lane < 8) put(__shfl_xor_sync(0xffu, lane, 1));  // the other lanes do not participate
 }
-TEST_CASE("shuffles and votes follow the definitions") {
+TEST_CASE("shuffles and votes follow their definitions") {
   DeviceArray<double> result(Device::cuda, 7 * 32);
   for (const Order order : {Order::forward, Order::reverse, Order::random}) {
     cuda_on_cpu::options.order = order;
@@ -140,7 +140,7 @@ __global__ void copy_kernel(int32_t* out, const int32_t* in) {
   cuda::cp_async_wait<0>();
   put();
 }
-TEST_CASE("copies to shared memory land at the wait for their group, and not before") {
+TEST_CASE("asynchronous copies to shared memory arrive at the wait for their group, not earlier") {
   DeviceArray<int32_t> out(Device::cuda, 36), in(Device::cuda, std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17, 18});
   cuda::launch({"copy", 1, 1, sizeof(Landing)}, copy_kernel, out.data(), in.input());
   CHECK(out.read() == std::vector<double>{unset, unset, unset, unset, unset, unset, unset, unset, 0, 0, 0, 0,  //
@@ -159,7 +159,7 @@ TEST_CASE("copies to shared memory land at the wait for their group, and not bef
 __global__ void bad_copy_kernel(const char* in, int to_offset, int offset, int valid) {
   cuda::cp_async<16>(reinterpret_cast<char*>(&cuda::shared_memory<Landing>()) + to_offset, in + offset, valid);
 }
-TEST_CASE("copies to shared memory that a card refuses are errors") {
+TEST_CASE("copies to shared memory that a GPU does not support are errors") {
   void* const in = cuda::allocate(64);
   const auto copy = [&](int to_offset, int offset, int valid) {
     cuda::launch({"copy", 1, 1, sizeof(Landing)}, bad_copy_kernel, static_cast<const char*>(in), to_offset, offset,
@@ -185,7 +185,7 @@ __global__ void unwritten_kernel(int32_t* words) {
 }
 __global__ void beyond_kernel(int at) { cuda::shared_memory<Words>().word[at] = 1; }
 
-TEST_CASE("shared memory is as if never set at the start, and its end is guarded") {
+TEST_CASE("shared memory is undefined at the start of a block, and writes beyond its end are errors") {
   DeviceArray<int32_t> words(Device::cuda, 5 * 8);
   cuda::launch({"unwritten", 5, 8, sizeof(Words)}, unwritten_kernel, words.data());
   CHECK(words.read() == std::vector<double>(5 * 8, unset));
@@ -214,7 +214,7 @@ __global__ void stuck_kernel() {
 __global__ void outsider_kernel() { __syncwarp(1); }
 __global__ void nothing_kernel() {}
 
-TEST_CASE("threads that wait for each other in vain are an error, not a hang") {
+TEST_CASE("a deadlock of threads is an error, not a hang") {
   expect_fault([] { cuda::launch({"apart", 1, 32}, apart_kernel); }).names("__syncthreads").value("two places");
   expect_fault([] { cuda::launch({"stuck", 1, 32}, stuck_kernel); }).names("deadlock").value("32 threads");
   expect_fault([] { cuda::launch({"outsider", 1, 32}, outsider_kernel); }).names("lane").value("mask");
@@ -223,7 +223,7 @@ TEST_CASE("threads that wait for each other in vain are an error, not a hang") {
 
 __global__ void write_kernel(float* out, const float* in, int at) { out[at] = in ? in[at] : 1; }
 
-TEST_CASE("a write outside of a block of device memory is an illegal address") {
+TEST_CASE("a write outside a block of device memory is an illegal address") {
   float* const out = static_cast<float*>(cuda::allocate(40));
   const float* const in = static_cast<float*>(cuda::allocate(40));
   for (const float* const from : {static_cast<const float*>(nullptr), in})  // a copy from guard to guard is found
@@ -243,7 +243,7 @@ TEST_CASE("a write outside of a block of device memory is an illegal address") {
   cuda::free(const_cast<float*>(in));
 }
 
-TEST_CASE("the host cannot touch device memory outside of copies") {
+TEST_CASE("the host cannot access device memory except by copies") {
   DeviceArray<float> x(Device::cuda, whole_numbers<float>(100, 1));
   CHECK(killed_by_fault(status_of_process([&] { *const_cast<volatile float*>(x.data()) = 1; })));
   CHECK(killed_by_fault(status_of_process([&] { static_cast<void>(*const_cast<volatile float*>(x.data())); })));
@@ -252,7 +252,7 @@ TEST_CASE("the host cannot touch device memory outside of copies") {
   CHECK(status_of_process([&] { x.read(); }) == 0);
 }
 
-TEST_CASE("copies refuse host pointers for device pointers, the reverse, and what leaves its block") {
+TEST_CASE("copies reject swapped host and device pointers, and ranges that leave their block") {
   float host[8] = {};
   void* const data = cuda::allocate(32);
   const std::string invalid = "cudaErrorInvalidValue";
@@ -266,7 +266,7 @@ TEST_CASE("copies refuse host pointers for device pointers, the reverse, and wha
   expect_gpu_error([&] { cuda::free(data); }).names("free").value(invalid);
 }
 
-TEST_CASE("the device's memory has an end, and freed blocks are used again") {
+TEST_CASE("device memory is limited, and freed blocks are reused") {
   cuda_on_cpu::options.memory = 1 << 20;
   release_cached(Device::cuda);
   std::vector<void*> blocks;

@@ -53,7 +53,7 @@ __global__ void load_kernel(uint32_t* out, int divergent) {
   out[threadIdx.x] = x[0];
 }
 
-TEST_CASE("faults: parts of a warp call mma or ldmatrix at two places, or some lanes do not call it at all") {
+TEST_CASE("faults: lanes of a warp call mma or ldmatrix at two code locations, or some lanes do not call it") {
   DeviceArray<float> out(Device::cuda, 32);
   const auto multiply = [&](int divergent, int last) {
     return [=, &out] { cuda::launch({"multiply", 1, 32}, multiply_kernel, out.data(), divergent, last); };
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float
   cuda::group_products_wait<0>();
   if (fault != GroupFault::too_early) out[thread] = d[0][0];
 }
-TEST_CASE("faults: products of warp groups that are not all at one place, not waited for, or read what is not there") {
+TEST_CASE("faults: products of warp groups diverge, are not waited for, or read operands that are not written yet") {
   DeviceArray<uint32_t> words(Device::cuda, std::vector<uint32_t>(4, ones));
   DeviceArray<float> out(Device::cuda, 128);
   const auto run = [&](GroupFault fault) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(64) bounded_kernel() {}
 template <class T>
 __global__ void __launch_bounds__(512, sizeof(T) > 4 ? 1 : 2) template_kernel(T) {}
 
-TEST_CASE("faults: more threads than the launch bounds of a kernel, or than 255 registers a thread allow without") {
+TEST_CASE("faults: more threads than the launch bounds or, without them, than 255 registers per thread allow") {
   const auto launch = [](const auto& kernel, unsigned threads, const auto&... arguments) {
     cuda::launch({"bounded", 1, threads}, kernel, arguments...);
   };
@@ -162,7 +162,7 @@ struct Large {
 template <int Bytes>
 __global__ void large_kernel(Large<Bytes>, float*) {}
 
-TEST_CASE("faults: more than 4 KB of parameters") {
+TEST_CASE("faults: kernel parameters larger than 4 KB") {
   cuda::launch({"large", 1, 1}, large_kernel<4088>, Large<4088>{}, static_cast<float*>(nullptr));
   const auto too_large = [] {
     cuda::launch({"large", 1, 1}, large_kernel<4089>, Large<4089>{}, static_cast<float*>(nullptr));
@@ -170,7 +170,7 @@ TEST_CASE("faults: more than 4 KB of parameters") {
   expect_fault(too_large).names("launch").value(4104).names("parameters").offers(4096);
 }
 
-TEST_CASE("faults: more shared memory than a block has on the card that is there") {
+TEST_CASE("faults: more shared memory than the architecture allows per block") {
   for (const auto& [architecture, max_kb] : {std::pair(86, 99), {89, 99}, {120, 99}, {80, 163}, {90, 227}}) {
     const int captured = architecture;  // clang 14 captures no structured binding
     CAPTURE(captured);
@@ -189,7 +189,7 @@ TEST_CASE("faults: more shared memory than a block has on the card that is there
 
 // ---- the host while copies are in flight
 
-TEST_CASE("faults: a wait for another copy than the one that is read") {
+TEST_CASE("faults: the host waits for one copy and reads another") {
   const cuda::Workspace device(16);
   cuda::zero(device.data(), 16);
   cuda::Pinned first(16), second(16);
@@ -229,7 +229,7 @@ TEST_CASE("faults: the host writes to pinned memory while a copy from it or to i
 __global__ void fill_kernel(float* out, int n) {
   for (int i = 0; i < n; ++i) out[i] = 1;
 }
-TEST_CASE("faults: memory is used that was freed, by a launch or by what was recorded") {
+TEST_CASE("faults: freed memory is used by a launch or by a CUDA graph") {
   for (const int n : {100, 100000}) {
     CAPTURE(n);
     float* data = static_cast<float*>(cuda::allocate(n * 4));
@@ -248,7 +248,7 @@ TEST_CASE("faults: memory is used that was freed, by a launch or by what was rec
     cuda::free(behind);
   }
 }
-TEST_CASE("faults: memory is freed before the work that uses it was waited for") {
+TEST_CASE("faults: memory is freed before the work that uses it has finished") {
   void* const data = cuda::allocate(16);
   CHECK(cudaMemsetAsync(data, 0, 16, cuda::stream()) == cudaSuccess);
   CHECK(cudaFree(data) == cudaErrorIllegalAddress);
@@ -270,7 +270,7 @@ __global__ void tile_kernel(uint32_t* out, const uint16_t* in, int pitch) {
   cuda::load_matrices<false>(x, row);
   out[threadIdx.x] = x[0];
 }
-TEST_CASE("faults: rows of shared memory that lie in the same banks are counted") {
+TEST_CASE("faults: bank conflicts of rows in shared memory are counted") {
   DeviceArray<uint32_t> out(Device::cuda, 32);
   DeviceArray<uint16_t> in(Device::cuda, 8);
   const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
@@ -297,7 +297,7 @@ __global__ void gather_kernel(const uint16_t* in, int stride, int first, int las
   cuda::cp_async_commit();
   cuda::cp_async_wait<0>();
 }
-TEST_CASE("faults: copies of a warp that lie apart in the device's memory are counted") {
+TEST_CASE("faults: scattered copies of a warp in device memory are counted") {
   DeviceArray<uint16_t> in(Device::cuda, 33 * 64);
   const bool before = std::exchange(cuda_on_cpu::counts_bank_traffic, true);
   const auto touched = [&](int stride, int first, int last, uint64_t minimum) {
@@ -350,7 +350,7 @@ __global__ void count_kernel(int32_t* count, const int32_t* given, int set) {
   const int of_shared = index != -1, of_device = given[threadIdx.x] != -1, zero = !index || !given[threadIdx.x];
   count[threadIdx.x] = of_shared + of_device * 10 + zero * 100;
 }
-TEST_CASE("faults: integers that were never set pass neither for 0 nor for none") {
+TEST_CASE("faults: uninitialized integers are neither 0 nor -1") {
   auto* const given = static_cast<int32_t*>(cuda::allocate(32 * 4));
   DeviceArray<int32_t> count(Device::cuda, 32);
   const auto counted = [&](int set) {
@@ -374,7 +374,7 @@ __global__ void sum_kernel(float* out, float sum, float a, float b) {
   cuda::mma_m16n8k16(d, of_a, of_b);
   out[threadIdx.x] = d[0];
 }
-TEST_CASE("faults: numbers that hang on how tensor cores round, which cards do not") {
+TEST_CASE("faults: results depend on the rounding mode of tensor cores") {
   DeviceArray<float> out(Device::cuda, 32);
   const auto sum = [&](bool truncating, float start, float a, float b) {
     cuda_on_cpu::options.truncating = truncating;

@@ -92,7 +92,7 @@ void check_instruction(const std::vector<float>& x, double error_on_gpu, double 
       CHECK(std::abs(got[i] - expected) <= error * std::fabs(expected));
   }
 }
-TEST_CASE("ex2 and rcp: relative errors of 2^-22 and 2^-23, zeros for what is no normal number, and limits") {
+TEST_CASE("ex2 and rcp: relative errors of 2^-22 and 2^-23, zeros for subnormal numbers, and limits") {
   if (no_gpu()) return;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> x = {0, 1, -1, 127, -126, -127, -infinity, infinity, std::numeric_limits<float>::quiet_NaN()};
@@ -211,7 +211,7 @@ void check_group_products() {
     check_group_product<true, true, Eights>();
   }
 }
-TEST_CASE("products of warp groups: operands along k and along the places, and every number of columns") {
+TEST_CASE("products of warp groups: operands along k and along the rows, and every number of columns") {
   if (no_gpu() || !cuda::warp_groups()) return;
   in_every_order([] {
     check_group_products<1>();
@@ -227,7 +227,7 @@ __global__ void bad_load_kernel(const uint16_t* in, int index) {
   const void* const row = in ? in : &cuda::shared_memory<Matrices>().element[0][0][0] + index;
   cuda::load_matrices<false>(matrix, row);
 }
-TEST_CASE("ldmatrix: addresses that a card refuses are errors") {
+TEST_CASE("ldmatrix: addresses that a GPU does not accept are errors") {
   const auto load = [](const uint16_t* in, int index) {
     return [=] { cuda::launch({"load", 1, 32, sizeof(Matrices)}, bad_load_kernel, in, index); };
   };

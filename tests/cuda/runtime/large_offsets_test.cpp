@@ -66,7 +66,7 @@ std::vector<double> product(int64_t stride, bool far_a, bool transposed, int ter
   return c.read();
 }
 
-TEST_CASE("far: products whose operands' rows begin beyond element 2^31") {
+TEST_CASE("large offsets: products of operands whose rows begin beyond element 2^31") {
   if (address_sanitizer) return;             // its shadow of such an array needs memory
   constexpr int64_t far = int64_t{1} << 30;  // the third row is beyond 2^31
   for (const bool far_a : {true, false})
@@ -109,13 +109,13 @@ void check_far_attention() {
   CHECK(std::equal(apart.begin(), apart.end(), side_by_side.begin(),
                    [](T a, T b) { return static_cast<Arithmetic<T>>(a) == static_cast<Arithmetic<T>>(b); }));
 }
-TEST_CASE("far: attention to tokens that begin beyond element 2^31") {
+TEST_CASE("large offsets: attention to tokens that begin beyond element 2^31") {
   if (address_sanitizer) return;
   check_far_attention<float>();
   check_far_attention<bf16>();
 }
 
-TEST_CASE("far: rows beyond element 2^31 are gathered, and added to") {
+TEST_CASE("large offsets: rows beyond element 2^31 are gathered and added to") {
   if (address_sanitizer) return;
   constexpr int64_t columns = 1024, rows = (int64_t{1} << 21) + 9;
   cuda_on_cpu::options.memory = int64_t{15} << 30;

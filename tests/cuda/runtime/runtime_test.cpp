@@ -51,7 +51,7 @@ TEST_CASE("device memory: copies in all directions, zero, alignment") {
   cuda::synchronize();
 }
 
-TEST_CASE("device memory: nullptr when it is used up, and it can be used after that") {
+TEST_CASE("device memory: an allocation returns nullptr if memory is used up, and later ones succeed again") {
   if (no_gpu()) return;
   CHECK(cuda::allocate(int64_t{1} << 50) == nullptr);
   expect_gpu_error([] { cuda::Workspace(int64_t{1} << 50); })
@@ -64,7 +64,7 @@ TEST_CASE("device memory: nullptr when it is used up, and it can be used after t
   cuda::free(data);
 }
 
-TEST_CASE("workspace: the pool's, which hands the same block out again") {
+TEST_CASE("workspace: the pool reuses the same block") {
   if (no_gpu()) return;
   const void* const first = cuda::Workspace(1000).data();
   CHECK(cuda::Workspace(999).data() == first);
@@ -73,7 +73,7 @@ TEST_CASE("workspace: the pool's, which hands the same block out again") {
   cuda::synchronize();
 }
 
-TEST_CASE("out of memory on the device: what was asked for, what is held and by whom, what is free") {
+TEST_CASE("out of memory on the device: the error lists requested bytes, used bytes by operation, and a way out") {
   if (no_gpu()) return;
   const Tensor held = Tensor::zeros({1000}, Dtype::f32, Device::cuda), factor = held * 2.0, other = held * 3.0;
   const std::string message =
@@ -86,7 +86,7 @@ TEST_CASE("out of memory on the device: what was asked for, what is held and by 
   beginning().names("GPU").offers("batch").offers("context");
 }
 
-TEST_CASE("pinned memory: numbers go to the device and come back while the host goes on") {
+TEST_CASE("pinned memory: copies to the device and back are asynchronous to the host") {
   if (no_gpu()) return;
   cuda::Pinned there(4000), back(4000);
   const cuda::Workspace device(4000);
@@ -103,7 +103,7 @@ TEST_CASE("pinned memory: numbers go to the device and come back while the host 
   CHECK(to[999] == 999);
 }
 
-TEST_CASE("a graph: nothing is done when it is recorded, everything at each replay, in memory of its own") {
+TEST_CASE("a CUDA graph: capture executes nothing, each replay executes everything, in the graph's own memory") {
   if (no_gpu()) return;
   const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
   const int64_t before = memory_use(Device::cuda).allocated;
@@ -128,7 +128,7 @@ TEST_CASE("a graph: nothing is done when it is recorded, everything at each repl
   CHECK((x + 1.0).to_vector()[5] == 16);                               // work continues after the error
 }
 
-TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded") {
+TEST_CASE("a CUDA graph: work of another thread during the capture is executed, not captured") {
   if (no_gpu()) return;
   const Tensor x = Tensor::full({100}, 1, Dtype::f32, Device::cuda);
   const Tensor y = Tensor::full({100}, 5, Dtype::f32, Device::cuda);
@@ -159,7 +159,7 @@ TEST_CASE("a graph: what another thread does meanwhile is done, and not recorded
   expect_gpu_error([&] { Graph([] { Graph([] {}); }); }).names("record").names("thread").value("graph");
 }
 
-TEST_CASE("a refused launch is an error that names kernel, place and shape") {
+TEST_CASE("a rejected launch is an error that names kernel, location and shape") {
   if (no_gpu()) return;
   void* const data = cuda::allocate(16);
   const std::string invalid = "cudaErrorInvalidValue";
@@ -198,13 +198,13 @@ TEST_CASE("shared memory beyond 48 KB") {
   cuda::free(data);
 }
 
-TEST_CASE("a card that is too old is named") {
+TEST_CASE("the error for an unsupported old GPU names it") {
   const auto too_old = [] { cuda::check_supported({"GeForce GTX 1080", 6, 1, 20, 8000000000, 49152}); };
   expect_gpu_error(too_old).names("GeForce GTX 1080").value("6.1").offers("8.0").offers("--device=cpu");
   CHECK_NOTHROW(cuda::check_supported({"A100", 8, 0, 108, 40000000000, 167936}));
 }
 
-TEST_CASE("peak: of a card by its clock, and unknown where it has none") {
+TEST_CASE("peak: a GPU's peak follows from its clock, and is unknown without a clock") {
   if (no_gpu()) return;
 #if defined(EMULATE_CUDA)
   CHECK(cuda::device_properties().clock == 0);
@@ -217,7 +217,7 @@ TEST_CASE("peak: of a card by its clock, and unknown where it has none") {
 }
 
 #if defined(EMULATE_CUDA)
-TEST_CASE("a graph: a recording that meets the end of memory ends with a sentence, and gives nothing back") {
+TEST_CASE("a CUDA graph: a capture that runs out of memory has an error message, and frees no captured block") {
   release_cached(Device::cuda);
   cuda_on_cpu::options.memory =
       static_cast<int64_t>(cuda::device_properties().memory - cuda::free_memory()) + (3 << 20);
@@ -237,7 +237,7 @@ TEST_CASE("a graph: a recording that meets the end of memory ends with a sentenc
   cuda_on_cpu::options = {};
 }
 
-TEST_CASE("a program without code for the card says for which it was built, and how to build for this one") {
+TEST_CASE("the error for a program without code for this GPU has its architectures and the build command") {
   cuda_on_cpu::options.holds_code = false;
   const std::string build = "cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=";
   const std::string rest = " && cmake --build build --parallel;", none = "CMAKE_CUDA_ARCHITECTURES=none";
@@ -257,7 +257,7 @@ TEST_CASE("a program without code for the card says for which it was built, and 
   cuda::free(data);
 }
 
-TEST_CASE("without a card: no device, and a sentence for who wants one") {
+TEST_CASE("without a GPU: the device count is 0, and an allocation has an error message") {
   cuda_on_cpu::options.devices = 0;
   CHECK(cuda::device_count() == 0);
   const auto ask = [] { cuda::allocate(16); };

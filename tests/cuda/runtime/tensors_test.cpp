@@ -54,7 +54,7 @@ void compare(const char* name, const Inputs& inputs, const Function& f, double t
 
 }  // namespace
 
-TEST_CASE("operations give the CPU's numbers on the device, forward and backward") {
+TEST_CASE("operations on the device give the CPU's numbers, forward and backward") {
   const Tensor x = random_tensor({5, 3, 7}, 1), y = random_tensor({3, 7}, 2);
   compare("arithmetic", {x, y}, [](const Inputs& t) { return (t[0] * t[1] + t[0]) / (t[1] * t[1] + 1.0) - t[1]; });
   compare("pointwise", {x}, [](const Inputs& t) { return tanh(exp(t[0] * 0.3)) + erf(t[0]); });
@@ -66,7 +66,7 @@ TEST_CASE("operations give the CPU's numbers on the device, forward and backward
   compare("rows by index", {y, at}, [](const Inputs& t) { return index_select(t[0], t[1]); });
 }
 
-TEST_CASE("layers give the CPU's numbers on the device") {
+TEST_CASE("layers on the device give the CPU's numbers") {
   if (no_gpu()) return;
   const Tensor x = random_tensor({9, 33}, 1), w = random_tensor({33}, 2), b = random_tensor({33}, 3);
   compare("layer normalization", {x, w, b}, [](const Inputs& t) { return nn::layer_norm(t[0], t[1], t[2]); });
@@ -81,7 +81,7 @@ TEST_CASE("layers give the CPU's numbers on the device") {
   compare("average pool", {image}, [&](const Inputs& t) { return nn::average_pool(t[0], {3, 2}, steps); });
 }
 
-TEST_CASE("products, and layers made of them, give the CPU's numbers on the device, forward and backward") {
+TEST_CASE("products, and layers made of them, give on the device the CPU's numbers, forward and backward") {
   if (no_gpu()) return;
   for (const auto& [dtype, tolerance] :
        {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12), std::pair(Dtype::bf16, 1e-2)}) {
@@ -123,7 +123,7 @@ TEST_CASE("products, and layers made of them, give the CPU's numbers on the devi
   }
 }
 
-TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
+TEST_CASE("integers: products on the device are bit-identical to the CPU's") {
   if (no_gpu()) return;
   const Tensor a = whole_numbers({150, 600}, 1, Dtype::f32), b = whole_numbers({600, 70}, 2, Dtype::f32);
   CHECK(largest_difference(matmul(a, b), matmul(a.to(Device::cuda), b.to(Device::cuda)).to(Device::cpu)) == 0);
@@ -131,7 +131,7 @@ TEST_CASE("whole numbers: products on the device equal the CPU's to the bit") {
   CHECK(largest_difference(matmul(c, d), matmul(c.to(Device::cuda), d.to(Device::cuda)).to(Device::cpu)) == 0);
 }
 
-TEST_CASE("the precision of products acts on f32 on the device, and on nothing else") {
+TEST_CASE("the precision of products affects only f32 on the device") {
   if (no_gpu()) return;
   const Tensor a = random_tensor({70, 300}, 1), b = random_tensor({300, 66}, 2),
                exact = matmul(a.to(Dtype::f32).to(Dtype::f64), b.to(Dtype::f32).to(Dtype::f64));
@@ -161,7 +161,7 @@ TEST_CASE("the precision of products acts on f32 on the device, and on nothing e
   expect_error(four_terms).names("precision").names("high").offers("2 or 3 bf16 terms").value(4);
 }
 
-TEST_CASE("optimizers' steps are the CPU's on the device") {
+TEST_CASE("steps of optimizers on the device equal the CPU's") {
   if (no_gpu()) return;
   struct One final : nn::Module {
     nn::Parameter weight;
@@ -194,7 +194,7 @@ TEST_CASE("optimizers' steps are the CPU's on the device") {
   }
 }
 
-TEST_CASE("mixed devices are an error that names both") {
+TEST_CASE("operands on two devices are an error that names both devices") {
   if (no_gpu()) return;
   const Tensor x = random_tensor({2}, 1);
   expect_error([&] { x + x.to(Device::cuda); }).names("add").value("cpu").value("cuda").offers(".to(Device::cpu)");

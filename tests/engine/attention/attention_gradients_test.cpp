@@ -75,7 +75,7 @@ double largest(const Numbers& x) {
 
 }  // namespace
 
-TEST_CASE("attention: every gradient agrees with a difference quotient, also those through the statistics") {
+TEST_CASE("attention: every gradient agrees with finite differences, also those through the statistics") {
   for (const Kind kind : {Kind::softmax, Kind::gelu_tanh})
     for (const bool per_query : {false, true}) {
       Case c = with_everything(kind);
@@ -87,8 +87,7 @@ TEST_CASE("attention: every gradient agrees with a difference quotient, also tho
     }
 }
 
-TEST_CASE(
-    "attention: gradients through the statistics of positive pointwise weights agree with a difference quotient") {
+TEST_CASE("attention: gradients through statistics of positive pointwise weights agree with finite differences") {
   Case c = with_everything(Kind::gelu_tanh);
   c.options.soft_cap = 0;
   c.fill();
@@ -98,7 +97,7 @@ TEST_CASE(
   check_derivatives(c);
 }
 
-TEST_CASE("attention: the gradients of the scores of a row add up to zero for softmax, spanned and joint too") {
+TEST_CASE("attention: score gradients of a row add up to 0 for softmax, also with spans and with slots") {
   for (const bool spanned : {false, true})
     for (const int64_t slots : {0, 20})
       for (const Kind kind : kinds) {
@@ -123,7 +122,7 @@ TEST_CASE("attention: the gradients of the scores of a row add up to zero for so
       }
 }
 
-TEST_CASE("attention: a span as long as the window is that window, and a span of zero shows the last R keys") {
+TEST_CASE("attention: a span as long as the window equals the window, and a span of 0 shows the last R keys") {
   for (const Kind kind : kinds) {
     Case window{
         .sizes = {1, 150, 150, 2, 2, 16, 16}, .options = {.scale = 0.4, .causal = true, .window = 40}, .kind = kind};
@@ -168,7 +167,7 @@ TEST_CASE("attention: a span's gradient adds up over all tiles of keys that its 
   use_attention_instruction_set(instruction_sets().back());
 }
 
-TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
+TEST_CASE("attention: a span has a gradient at both ends of its ramp") {
   // One query with F(s) = s = 1 and v = 1: o is the sum of m, and dz = (keys on the ramp) / R.
   Case ones{.sizes = {1, 1, 12, 1, 1, 1, 1}, .options = {.query_offset = 11, .ramp = 4}, .kind = Kind::relu};
   ones.spanned = true;
@@ -201,7 +200,7 @@ TEST_CASE("attention: a span's gradient passes at both ends of its ramp") {
   use_attention_instruction_set(instruction_sets().back());
 }
 
-TEST_CASE("attention: a key at the far end of the ramp has no influence but on the span") {
+TEST_CASE("attention: a key at the far end of the ramp influences only the gradient of the span") {
   for (const char* const set : instruction_sets())
     for (const Kind kind : kinds) {
       use_attention_instruction_set(set);
@@ -265,7 +264,7 @@ TEST_CASE("attention: slots without a context are softmax over the slots") {
   }
 }
 
-TEST_CASE("attention: slots are always seen, and what they hold reaches everybody") {
+TEST_CASE("attention: slots are visible to every query, and a NaN in a slot reaches every output") {
   for (const Kind kind : kinds) {
     Case c{.sizes = {.batch = 2,
                      .queries = 40,
@@ -295,7 +294,7 @@ TEST_CASE("attention: slots are always seen, and what they hold reaches everybod
   }
 }
 
-TEST_CASE("attention: gradients that nobody wants leave the others as they are") {
+TEST_CASE("attention: unrequested gradients do not change the others") {
   Case c = with_everything(Kind::softmax);
   c.fill();
   const Results all = attention_of<double>(c);

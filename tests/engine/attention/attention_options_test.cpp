@@ -100,7 +100,7 @@ void check_threads(Case& c) {
   set_thread_count(before);
 }
 
-TEST_CASE("attention: all options give the same bits for any number of threads") {
+TEST_CASE("attention: with all options, results are bit-identical for any number of threads") {
   Sizes many = medium;
   many.batch = 9, many.query_heads = many.kv_heads = 4;
   for (const Sizes& sizes : {long_row, many})
@@ -110,7 +110,7 @@ TEST_CASE("attention: all options give the same bits for any number of threads")
     }
 }
 
-TEST_CASE("attention: NaN in what a query does not see has no influence, with terms of the distance and spans") {
+TEST_CASE("attention: NaN in masked keys has no influence, also with relative positions and spans") {
   for (const Kind kind : kinds) {
     Case c = case_with_masked_operands(kind);
     const Results clean = attention_of<float>(c);
@@ -134,7 +134,7 @@ TEST_CASE("attention: NaN in what a query does not see has no influence, with te
   }
 }
 
-TEST_CASE("attention: a span counts, and saves work") {
+TEST_CASE("attention: shorter spans need less work") {
   const Sizes sizes{
       .batch = 1, .queries = 512, .keys = 1024, .query_heads = 2, .kv_heads = 2, .head_size = 16, .value_size = 16};
   const auto work = [&](double z, bool positioned) {
@@ -184,18 +184,18 @@ int64_t extra_memory(int64_t batch, int64_t length) {
   return memory_use(Device::cpu).peak - allocated;
 }
 
-TEST_CASE("attention: memory of its own does not grow with the length") {
+TEST_CASE("attention: extra memory does not grow with the length") {
   CHECK(extra_memory<float>(1, 2048) == extra_memory<float>(1, 512));
   CHECK(extra_memory<float>(1, 512) < 512 * 512 * int64_t{sizeof(float)});
 }
 
-TEST_CASE("attention in bf16: with many heads, its own memory are sums of one head's keys and values") {
+TEST_CASE("attention in bf16: extra memory with many heads is the gradient sums of one head's keys and values") {
   const int64_t one = extra_memory<bf16>(8, 512);
   CHECK(extra_memory<bf16>(16, 512) == one);
   CHECK(extra_memory<bf16>(8, 1024) - one < 2 * 512 * (16 + 16) * int64_t{sizeof(float)});  // the pool rounds up
 }
 
-TEST_CASE("attention: options that do not fit are named") {
+TEST_CASE("attention: errors name options that do not fit together") {
   const Tensor x = Tensor::zeros({1, 4, 1, 16}), y = Tensor::zeros({1, 6, 1, 16});
   const auto run = [&](AttentionOptions o, AttentionInputs inputs) {
     inputs.query = x, inputs.key = inputs.value = y;

@@ -74,7 +74,7 @@ TEST_CASE("attention agrees with a plain loop under every mask") {
   SUBCASE("bf16") { check_all<bf16>(3e-2); }
 }
 
-TEST_CASE("attention gives the same bits for any number of threads") {
+TEST_CASE("attention is bit-identical for any number of threads") {
   const Sizes few{1, 520, 391, 2, 1, 32, 48}, many{7, 70, 70, 4, 4, 16, 16};  // scheduled in rounds of groups; by head
   for (const Sizes& sizes : {few, many})
     for (const Kind kind : kinds) {
@@ -91,7 +91,7 @@ TEST_CASE("attention gives the same bits for any number of threads") {
     }
 }
 
-TEST_CASE("attention: a query that sees nothing gives zero and zero gradients, whatever it and the keys hold") {
+TEST_CASE("attention: a fully masked query has output 0 and zero gradients, for any values") {
   for (const Kind kind : kinds) {
     Case c{.sizes = {2, 70, 40, 2, 2, 16, 24},
            .options = {.scale = 0.3, .causal = true, .query_offset = -1},
@@ -146,7 +146,7 @@ void check_reach_of_nonfinite(Kind kind, double bad, double tolerance) {
   if (kind != Kind::relu) CHECK(!std::isfinite(dirty.output[40 * 16]));  // relu may skip NaN
 }
 
-TEST_CASE("attention: NaN and infinity reach only those who see them") {
+TEST_CASE("attention: NaN and infinity reach only queries that attend to them") {
   for (const Kind kind : kinds)
     for (const double bad : {not_a_number, double{INFINITY}}) {
       check_reach_of_nonfinite<float>(kind, bad, 0);
@@ -157,7 +157,7 @@ TEST_CASE("attention: NaN and infinity reach only those who see them") {
     }
 }
 
-TEST_CASE("attention in bf16: a key that no query sees has zero gradients, be it NaN, for any number of queries") {
+TEST_CASE("attention in bf16: a key masked for every query has zero gradients, even if it is NaN") {
   for (const char* set : instruction_sets<bf16>()) {
     use_attention_instruction_set(set);
     for (const Kind kind : kinds)
@@ -177,7 +177,7 @@ TEST_CASE("attention in bf16: a key that no query sees has zero gradients, be it
   }
 }
 
-TEST_CASE("attention: dropout keeps the mean and the share it was told to") {
+TEST_CASE("attention: dropout keeps the mean and the fraction 1 - p of the weights") {
   Case c{.sizes = {2, 200, 300, 2, 2, 4, 1}, .options = {.scale = 0, .dropout = 0.25}};
   c.options.rng_key = RandomKey{3, 4};
   c.fill();
@@ -238,7 +238,7 @@ TEST_CASE("attention: large scores, underflow and skipped tiles") {
   CHECK(tiles_pulled_back == 1);
 }
 
-TEST_CASE("attention: gradients that nobody wants, and empty sizes") {
+TEST_CASE("attention: unrequested gradients, and empty sizes") {
   Case c{.sizes = {1, 20, 30, 1, 1, 16, 16}};
   c.fill();
   const Results all = attention_of<double>(c);
@@ -265,7 +265,7 @@ TEST_CASE("attention: gradients that nobody wants, and empty sizes") {
   CHECK(dk == Numbers(dk.size()));
 }
 
-TEST_CASE("attention: what does not fit is named") {
+TEST_CASE("attention: errors name inputs that do not fit") {
   const auto tokens = [](int64_t time, int64_t heads, int64_t size) { return Tensor::zeros({1, time, heads, size}); };
   const auto run = [&](const AttentionOptions& o, const Tensor& query) {
     const Tensor key = tokens(4, 2, query.size(3));

@@ -70,7 +70,7 @@ TEST_CASE("gradients accumulate over calls of backward") {
   CHECK(!x.grad());
 }
 
-TEST_CASE("a shared gradient is not written into: both inputs of an addition get their own") {
+TEST_CASE("a shared gradient is not overwritten: both inputs of an addition have separate gradients") {
   const Tensor x = leaf({2}, 1), y = leaf({2}, 2);
   sum(x + y).backward();
   sum(x * 5.0).backward();
@@ -78,7 +78,7 @@ TEST_CASE("a shared gradient is not written into: both inputs of an addition get
   CHECK(y.grad().to_vector() == std::vector<double>{1, 1});
 }
 
-TEST_CASE("a gradient with a fixed place is written there, first over what it held") {
+TEST_CASE("a gradient with a fixed buffer is written there; the first write replaces the old content") {
   const Tensor x = leaf({2}, 1), home = Tensor::full({2}, 99, Dtype::f64);
   x.impl()->gradient = home;
   x.impl()->has_fixed_gradient = true;
@@ -118,7 +118,7 @@ TEST_CASE("an operation without a backward throws when recorded, naming itself")
   CHECK(record(NoBackward{}, x).to_vector() == x.to_vector());
 }
 
-TEST_CASE("misuse is answered with a sentence") {
+TEST_CASE("misuse has error messages") {
   const Tensor x = leaf({2}, 1);
   expect_error([&] { record(ReturnsInput{}, x); }).names("returns_input").value("input").offers("x.detach()");
   const Tensor y = sum(exp(x));
@@ -133,7 +133,7 @@ TEST_CASE("misuse is answered with a sentence") {
   expect_error([&] { exp(x).set_requires_grad(); }).names("set_requires_grad").value("operation").offers("detach()");
 }
 
-TEST_CASE("backward may overwrite a kept value that nobody else owns") {
+TEST_CASE("backward may overwrite a saved value that has no other owner") {
   const Tensor x = leaf({4}, 1);
   const Tensor kept_elsewhere = exp(x);
   record(TakesOver{}, kept_elsewhere).backward();
@@ -148,7 +148,7 @@ TEST_CASE("backward may overwrite a kept value that nobody else owns") {
   CHECK(TakesOver::written == buffer);
 }
 
-TEST_CASE("checkpoint computes again instead of keeping, with the same gradients, parameters included") {
+TEST_CASE("recompute repeats the forward instead of saving its tensors, with equal gradients, also of parameters") {
   const Tensor x = leaf({3}, 1), w = leaf({3}, 2);
   const auto f = [&](const Tensor& t) { return exp(t * w) * t; };
   sum(f(x)).backward();

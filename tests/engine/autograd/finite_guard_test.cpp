@@ -39,7 +39,7 @@ struct Roundabout {  // returns 0; an infinity arises only inside
 
 }  // namespace
 
-TEST_CASE("finite guard: a forward is named with what it read and made") {
+TEST_CASE("finite guard: the report of a forward has the operation, its inputs and its outputs") {
   const auto found = found_by({}, [] { log(leaf({1, -1, 0, -2})); });
   REQUIRE(found.has_value());
   CHECK(found->operation == "log");
@@ -73,7 +73,7 @@ TEST_CASE("finite guard: a forward is named with what it read and made") {
   CHECK(!found_by({}, [&] { big * 0.5; }));
 }
 
-TEST_CASE("finite guard: a gradient is named by whose it is, where the forward was finite") {
+TEST_CASE("finite guard: after a finite forward, the report names the tensor whose gradient is not finite") {
   const Tensor x = leaf({4, 0, 1});
   const auto found = found_by({{x.impl().get(), "weight"}}, [&] { sum(sqrt(x)).backward(); });
   REQUIRE(found.has_value());
@@ -88,7 +88,7 @@ TEST_CASE("finite guard: a gradient is named by whose it is, where the forward w
   CHECK(found_by({}, [&] { sum(sqrt(x * 1.0)).backward(); })->outputs[0].name == "gradient of input");
 }
 
-TEST_CASE("finite guard: gradients that are finite one by one, and not where they meet") {
+TEST_CASE("finite guard: finite gradients whose sum overflows are reported") {
   const Tensor x = leaf({1e-30}), big = Tensor::full({1}, 3e38);
   const auto meeting = [&](const Tensor& at) { backward(at * big + at * big, Tensor::full({1}, 1)); };
   const auto weight = found_by({{x.impl().get(), "weight"}}, [&] { meeting(x); });
@@ -101,7 +101,7 @@ TEST_CASE("finite guard: gradients that are finite one by one, and not where the
   CHECK(between->outputs[0].name == "gradient of output of tanh");
 }
 
-TEST_CASE("finite guard: what an operation does within itself is its own business") {
+TEST_CASE("finite guard: calls inside an operation are not checked") {
   const Tensor x = leaf({0.5});
   CHECK(!found_by({}, [&] { backward(record(Roundabout{}, x), Tensor::full({1}, 1)); }));
   CHECK(!found_by({}, [&] {
@@ -111,7 +111,7 @@ TEST_CASE("finite guard: what an operation does within itself is its own busines
   CHECK(found_by({}, [&] { exp(x + 1000.0); })->operation == "exp");
 }
 
-TEST_CASE("finite guard: minus infinity that masks passes, and nothing beside it") {
+TEST_CASE("finite guard: minus infinity is accepted as a mask, and nowhere else") {
   const Tensor scores = leaf({1, 2, 3}), mask = Tensor::from({3}, {1, 0, 1});
   const Tensor hidden = Tensor::full({1}, -INFINITY);
   CHECK(!found_by({}, [&] { sum(exp(where(mask, scores, hidden))).backward(); }));
@@ -121,7 +121,7 @@ TEST_CASE("finite guard: minus infinity that masks passes, and nothing beside it
   CHECK(found_by({}, [&] { log(leaf({0})); })->outputs[0].stats.minus_infinity == 1);  // the infinity arises here
 }
 
-TEST_CASE("finite guard: modules, also of backward and of what is computed again") {
+TEST_CASE("finite guard: the report names the module, also in backward and in recomputation") {
   const std::string outer = "", inner = "blocks.0.attention";
   const Tensor x = leaf({4, 0});
   CHECK(found_by({}, [&] {
@@ -154,7 +154,7 @@ TEST_CASE("finite guard: modules, also of backward and of what is computed again
   CHECK(again->module == inner);
 }
 
-TEST_CASE("finite guard: it ends with its object, is of one thread, and tells who watches of what is finite") {
+TEST_CASE("finite guard: it ends with its object, covers one thread, and passes every call to its observer") {
   CHECK(FiniteGuard::active() == nullptr);
   {
     const FiniteGuard outer;
@@ -186,7 +186,7 @@ TEST_CASE("finite guard: it ends with its object, is of one thread, and tells wh
   CHECK(calls[3].outputs[0].stats.largest == 3);
 }
 
-TEST_CASE("finite guard: looking changes no bit") {
+TEST_CASE("finite guard: gradients are bit-identical with and without it") {
   const auto gradient = [](bool guarded) {
     std::optional<FiniteGuard> guard;
     if (guarded) guard.emplace();

@@ -42,7 +42,7 @@ std::vector<float> numbers_to_round(bool alone) {
 
 }  // namespace
 
-TEST_CASE("pieces of bf16: every number is widened exactly") {
+TEST_CASE("bf16 chunks: every number is widened exactly") {
   std::vector<bf16> x(0x10000);
   for (size_t i = 0; i < x.size(); ++i) x[i].bits = static_cast<uint16_t>(i);
   std::vector<float> y(x.size());
@@ -52,7 +52,7 @@ TEST_CASE("pieces of bf16: every number is widened exactly") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pieces of bf16: every kind of number is rounded as bf16 rounds, subnormal ones and NaN too") {
+TEST_CASE("bf16 chunks: every kind of number is rounded as bf16 rounds, also subnormal numbers and NaN") {
   for (const bool alone : {false, true}) {
     const std::vector<float> x = numbers_to_round(alone);
     std::vector<bf16> y(x.size());
@@ -68,7 +68,7 @@ TEST_CASE("pieces of bf16: every kind of number is rounded as bf16 rounds, subno
   }
 }
 
-TEST_CASE("pieces of bf16: two results, at every length, nothing beside them, also in place") {
+TEST_CASE("bf16 chunks: two outputs of any length, written within their bounds, also in place") {
   for (const int64_t n : {0, 1, 31, 32, 33, 63, 64, 65, 100}) {
     CAPTURE(n);
     const auto size = static_cast<size_t>(n) + 1;

@@ -48,7 +48,7 @@ void check_sums() {
 
 }  // namespace
 
-TEST_CASE("a row's sum of conditional terms is right at every length, in every dtype") {
+TEST_CASE("a row's sum of conditional terms is correct at every length, in every dtype") {
   check_sums<float>();
   check_sums<double>();
   check_sums<bf16>();

@@ -44,7 +44,7 @@ using Numbers = std::vector<double>;
 
 }  // namespace
 
-TEST_CASE("a formula of rows is handed rows, whole tensors, numbers and the row's index, in every dtype") {
+TEST_CASE("each_row passes rows, whole tensors, numbers and the row's index to a formula, in every dtype") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
                  w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
@@ -60,7 +60,7 @@ TEST_CASE("a formula of rows is handed rows, whole tensors, numbers and the row'
   }
 }
 
-TEST_CASE("sums of columns and of all elements are handed elements; a map's formula also what all share") {
+TEST_CASE("sum_rows, sum_elements and each_element pass elements and shared numbers to a formula") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     const Tensor x = Tensor::from(Shape{2, 3}, {1, 2, 6, -4, 0, 1}, dtype),
                  w = Tensor::from(Shape{3}, {1, 2, -1}, dtype);
@@ -78,7 +78,7 @@ TEST_CASE("sums of columns and of all elements are handed elements; a map's form
   }
 }
 
-TEST_CASE("operands that do not fit the first one are refused with a sentence") {
+TEST_CASE("operands that do not fit the first one have error messages") {
   const Tensor x = Tensor::zeros(Shape{2, 3}), other = Tensor::zeros(Shape{2, 4}), one = Tensor::zeros(Shape{1});
   const auto rows_of = [&](const Tensor& w, const Tensor& factor) {
     return expect_error([&] {

@@ -58,7 +58,7 @@ double error_of(const Function& f, float x) {
 
 }  // namespace
 
-TEST_CASE("coarse floats: every function stays within 2^-15 at every number of bf16 and between them") {
+TEST_CASE("approximate floats: every function has an error of at most 2^-15 at and between all bf16 numbers") {
   for (const Function& f : functions) {
     double worst = 0;
     float at = 0;
@@ -72,7 +72,7 @@ TEST_CASE("coarse floats: every function stays within 2^-15 at every number of b
   }
 }
 
-TEST_CASE("coarse floats: arithmetic and comparisons are those of float") {
+TEST_CASE("approximate floats: arithmetic and comparisons equal those of float") {
   ApproxFloat x = 0.1f;
   x += 2;
   x *= 3.5;

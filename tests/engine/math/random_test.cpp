@@ -42,14 +42,14 @@ TEST_CASE("Philox4x32-10 gives the numbers that its authors publish") {  // Rand
   }
 }
 
-TEST_CASE("a number depends on key and index alone") {
+TEST_CASE("a random number depends on key and index alone") {
   const RandomKey key = RandomKey{7, 0}.derive(3).derive("block.2.dropout");
   CHECK(uniform(key, 5) == uniform(RandomKey{7, 0}.derive(3).derive("block.2.dropout"), 5));
   CHECK(uniform(key, 5) != uniform(key, 6));
   CHECK(uniform(key, 5) != uniform(RandomKey{8, 0}.derive(3).derive("block.2.dropout"), 5));
 }
 
-TEST_CASE("parts of a key have streams of their own") {
+TEST_CASE("derived rng keys have separate streams") {
   const RandomKey key{1, 0};
   std::set<uint64_t> streams = {key.stream};
   for (int i = 0; i < 1000; ++i) {
@@ -68,7 +68,7 @@ TEST_CASE("parts of a key have streams of their own") {
 }
 
 // Expected values from a few lines of Python that follow the papers on Philox and FNV-1a.
-TEST_CASE("numbers are the same in every version: checkpoints resume on them") {
+TEST_CASE("random numbers are equal in every version, because checkpoints resume with them") {
   const RandomKey key = RandomKey{1234, 0}.derive("initialization").derive(17);
   CHECK(key.stream == 1568537150880420654u);
   CHECK(uniform(key, 0) == 0.0076123894461909147);

@@ -189,17 +189,17 @@ void check_ends() {
 
 }  // namespace
 
-TEST_CASE("scalar functions stay within the error that is stated beside them") {
+TEST_CASE("scalar functions stay within their stated errors") {
   check_accuracy<float>();
   check_accuracy<double>();
 }
 
-TEST_CASE("scalar functions are right at infinity, at zero and at NaN") {
+TEST_CASE("scalar functions are correct at infinity, at zero and at NaN") {
   check_ends<float>();
   check_ends<double>();
 }
 
-TEST_CASE("the f32 functions are within reach of the f64 ones at every float of one binade") {
+TEST_CASE("the f32 functions are near the f64 ones at every float of one binade") {
   double worst = 0;
   for (float x = 0.5f; x < 1.0f; x = std::nextafter(x, 2.0f)) {
     worst = std::max(worst, std::fabs(scalar::exp(x) / scalar::exp(static_cast<double>(x)) - 1));
@@ -209,7 +209,7 @@ TEST_CASE("the f32 functions are within reach of the f64 ones at every float of 
   CHECK(worst > 3e-8);
 }
 
-TEST_CASE("dual numbers carry the slope of every scalar function") {
+TEST_CASE("dual numbers have the derivative of every scalar function") {
   const std::vector<std::pair<const char*, std::pair<Dual (*)(Dual), double (*)(double)>>> all = {
       {"exp", {[](Dual x) { return scalar::exp(x); }, [](double x) { return scalar::exp(x); }}},
       {"expm1", {[](Dual x) { return scalar::expm1(x); }, [](double x) { return scalar::expm1(x); }}},

@@ -116,7 +116,7 @@ struct RecordedValues final : EpilogueFunction<bf16> {
 
 }  // namespace
 
-TEST_CASE("matmul of bf16: sizes about those of a panel, in all forms") {
+TEST_CASE("matmul of bf16: sizes near those of a panel, in all forms") {
   with_bf16_kernels([] {
     for (const int64_t m : {1, 8, 17})
       for (const int64_t n : {1, 15, 48, 97})
@@ -124,7 +124,7 @@ TEST_CASE("matmul of bf16: sizes about those of a panel, in all forms") {
   });
 }
 
-TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches and shared sides") {
+TEST_CASE("matmul of bf16: sizes near those of a block and of a tile, batches and shared sides") {
   with_bf16_kernels([] {
     check_forms({.m = 70, .n = 193, .k = 513});
     check_forms({.m = 259, .n = 300, .k = 150});
@@ -135,7 +135,7 @@ TEST_CASE("matmul of bf16: sizes about those of a block and of a tile, batches a
   });
 }
 
-TEST_CASE("matmul of bf16: what is added is not rounded in between") {
+TEST_CASE("matmul of bf16: partial sums are not rounded to bf16") {
   with_bf16_kernels([] {  // 256 + 0.75 rounds to 256 in bf16
     const bf16 one(1.f), start(0.75f);
     bf16 c(256.f);
@@ -145,7 +145,7 @@ TEST_CASE("matmul of bf16: what is added is not rounded in between") {
   });
 }
 
-TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they keep") {
+TEST_CASE("matmul of bf16: several outputs, and an epilogue that reads the stored values") {
   with_bf16_kernels([] {
     const Product p{.m = 40, .n = 170, .k = 30, .transpose_b = true, .output_columns = {70, 0, 100}};
     const Operands x(p);
@@ -169,7 +169,7 @@ TEST_CASE("matmul of bf16: several outputs, and an epilogue that sees what they 
   });
 }
 
-TEST_CASE("matmul of bf16: the same bits for any number of threads") {
+TEST_CASE("matmul of bf16: results are bit-identical for any number of threads") {
   const int before = thread_count();
   with_bf16_kernels([&] {
     const Product p{.m = 600, .n = 500, .k = 300};
@@ -211,7 +211,7 @@ TEST_CASE("matmul of bf16: an element's bits depend on its row, its column and t
   });
 }
 
-TEST_CASE("matmul of bf16: what is not finite comes through, also beside what is padded") {
+TEST_CASE("matmul of bf16: NaN and infinity reach the result, also next to padding") {
   with_bf16_kernels([] {
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
       for (const int64_t k : {1, 2, 33}) {

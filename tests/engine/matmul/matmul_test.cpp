@@ -103,7 +103,7 @@ struct RecordedOutputs final : EpilogueFunction<float> {
 
 }  // namespace
 
-TEST_CASE("matmul: sizes about those of a panel, in all forms") {
+TEST_CASE("matmul: sizes near those of a panel, in all forms") {
   with_all_kernels([] {
     for (const int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17})
       for (const int64_t n : {1, 8, 15, 17, 24, 32, 47, 48, 49, 64, 97, 112})
@@ -111,7 +111,7 @@ TEST_CASE("matmul: sizes about those of a panel, in all forms") {
   });
 }
 
-TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
+TEST_CASE("matmul: sizes near those of a block and of a tile, in all forms") {
   with_all_kernels([] {
     check_forms({.m = 513, .n = 50, .k = 20});
     check_forms({.m = 20, .n = 193, .k = 513});
@@ -125,7 +125,7 @@ TEST_CASE("matmul: sizes about those of a block and of a tile, in all forms") {
   });
 }
 
-TEST_CASE("matmul: the workspace of a tile holds any smaller one, whose blocks may be longer") {
+TEST_CASE("matmul: the workspace size does not fall as the tile grows") {
   const auto check_kernels = [](const detail::matmul::Kernels& kernels) {
     for (const auto workspace : {kernels.f32.workspace, kernels.f64.workspace, kernels.bf16.workspace})
       for (int64_t m = 2; m < 1600; ++m) REQUIRE(workspace(m, 48, 70) >= workspace(m - 1, 48, 70));
@@ -142,7 +142,7 @@ TEST_CASE("matmul: batches, with one side shared") {
   });
 }
 
-TEST_CASE("matmul: the epilogue sees every element of every part once, complete and in its place") {
+TEST_CASE("matmul: the epilogue receives every element of every output once, complete, with its index") {
   with_all_kernels([] {
     for (const bool accumulate : {false, true}) {
       const Product p{.m = 531,
@@ -177,7 +177,7 @@ TEST_CASE("matmul: the epilogue sees every element of every part once, complete 
   });
 }
 
-TEST_CASE("matmul: bias and residual are added to every element, and then the function sees it") {
+TEST_CASE("matmul: bias and residual are added to every element before the epilogue function reads it") {
   with_all_kernels([] {
     const Product p{.m = 37, .n = 100, .k = 20, .batch = 2, .accumulate = true};
     const Numbers<float> a = whole<float>(p.batch * p.m * p.k, 1), b = whole<float>(p.batch * p.k * p.n, 2);
@@ -204,7 +204,7 @@ TEST_CASE("matmul: the bias of several outputs is counted over the product's col
   });
 }
 
-TEST_CASE("matmul: outputs that do not fit are named") {
+TEST_CASE("matmul: errors name outputs that do not fit") {
   float c = 0;
   const auto few_columns = [&] {
     multiply<float>(Device::cpu, {.m = 1, .n = 5, .k = 1, .output_columns = {2, 2}}, &c, &c, {&c, &c});
@@ -229,7 +229,7 @@ TEST_CASE("matmul: a product on a GPU needs a build with CUDA") {
 }
 #endif
 
-TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty inner size") {
+TEST_CASE("matmul: rows of the epilogue are counted over the batch, also for an inner size of 0") {
   with_all_kernels([] {
     const Product p{.m = 3, .n = 5, .k = 0, .batch = 4};
     Numbers<float> c(60, 7.f);
@@ -242,7 +242,7 @@ TEST_CASE("matmul: rows of the epilogue count over the batch, also for an empty 
   });
 }
 
-TEST_CASE("matmul: NaN and infinity reach their row or column and no other") {
+TEST_CASE("matmul: NaN and infinity affect their row or column only") {
   with_all_kernels([] {
     for (const int64_t last : {0, 2, 20})  // the last row of one, few and many
       for (const bool transposed : {false, true}) {
@@ -263,7 +263,7 @@ TEST_CASE("matmul: NaN and infinity reach their row or column and no other") {
   });
 }
 
-TEST_CASE("matmul: old contents are not read unless they are added to") {
+TEST_CASE("matmul: old contents are read only if the product accumulates") {
   with_all_kernels([] {
     const Product p{.m = 10, .n = 50, .k = 3};
     const Numbers<float> nan(p.m * p.n, std::numeric_limits<float>::quiet_NaN());
@@ -271,7 +271,7 @@ TEST_CASE("matmul: old contents are not read unless they are added to") {
   });
 }
 
-TEST_CASE("matmul: the same bits for any number of threads") {
+TEST_CASE("matmul: results are bit-identical for any number of threads") {
   const int before = thread_count();
   // Tiles depend on the number of threads, and so does which operands are packed.
   with_all_kernels([&] {
@@ -311,7 +311,7 @@ TEST_CASE("matmul: an element's bits depend on its row, its column and the inner
   });
 }
 
-TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
+TEST_CASE("matmul: a few rows of a layer are bit-identical to those of many rows") {
   const Product p{.m = 20, .n = 100, .k = 900, .transpose_b = true};
   const Numbers<float> a = irregular<float>(p.m * p.k, 1), b = irregular<float>(p.k * p.n, 2);
   with_own_kernels([&] {
@@ -324,7 +324,7 @@ TEST_CASE("matmul: the bits of a few rows of a layer are those of many") {
   });
 }
 
-TEST_CASE("matmul: kernels that do not exist are named") {
+TEST_CASE("matmul: the error for unknown kernels names them") {
   expect_error([] { use_product_kernels("mmx"); }).names("matmul").value("mmx").offers("openblas");
   const std::string before = product_kernels();
   use_product_kernels("openblas");
@@ -333,7 +333,7 @@ TEST_CASE("matmul: kernels that do not exist are named") {
   CHECK(product_kernels() == before);
 }
 
-TEST_CASE("matmul: a size beyond what OpenBLAS counts to is refused, and not taken for another one") {
+TEST_CASE("matmul: a size beyond OpenBLAS's integers is an error, and is not truncated") {
   const float one = 1;
   float c = 0;
   constexpr int64_t k = (int64_t{1} << 32) + 1;  // 1 if truncated to 32 bits

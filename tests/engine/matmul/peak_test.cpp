@@ -21,7 +21,7 @@ double teraflops(const cuda::DeviceProperties& gpu, Dtype dtype,
 
 }  // namespace
 
-TEST_CASE("peak: the figures of data sheets") {
+TEST_CASE("peak: the values of data sheets") {
   const cuda::DeviceProperties h100 = gpu("NVIDIA H100 80GB HBM3", 9, 0, 132, 1980);
   CHECK(std::abs(teraflops(h100, Dtype::bf16) / 989.4 - 1) <= 1e-3);
   CHECK(std::abs(teraflops(h100, Dtype::f32) / 66.9 - 1) <= 1e-3);
@@ -38,7 +38,7 @@ TEST_CASE("peak: the figures of data sheets") {
   CHECK(std::abs(teraflops(game, Dtype::f32) / 82.6 - 1) <= 1e-3);
 }
 
-TEST_CASE("peak: f32 on tensor cores, and what is not known") {
+TEST_CASE("peak: f32 on tensor cores, and unknown GPUs") {
   const cuda::DeviceProperties a100 = gpu("NVIDIA A100-SXM4-40GB", 8, 0, 108, 1410);
   CHECK(teraflops(a100, Dtype::f32, ProductPrecision::medium) == teraflops(a100, Dtype::bf16));
   CHECK(std::abs(teraflops(a100, Dtype::f32, ProductPrecision::high) / 52 - 1) <= 1e-3);

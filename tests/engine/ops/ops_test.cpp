@@ -69,7 +69,7 @@ TEST_CASE("elementary functions") {
   CHECK(heaviside(Tensor::from({3}, {-1, 0, 2})).to_vector() == std::vector<double>{0, 0, 1});
 }
 
-TEST_CASE("where selects: a NaN on the other side leaves value and gradient alone") {
+TEST_CASE("where selects: a NaN in the other operand changes neither value nor gradient") {
   const Tensor x = Tensor::from({2}, {1, 2}).set_requires_grad();
   const Tensor y = where(Tensor::from({2}, {1, 0}), x * 3.0, Tensor::full({2}, NAN));
   CHECK(y.to_vector()[0] == 3);
@@ -97,7 +97,7 @@ TEST_CASE("products: every transposition, batched, one side shared") {
   expect_error(transposed).names("matmul").value("(4, 16, 64)").value("(32, 64)").offers("transpose_b");
 }
 
-TEST_CASE("products in f32 and bf16 agree with f64 on whole numbers, whatever the tiles") {
+TEST_CASE("products in f32 and bf16 agree with f64 on whole numbers, for any tiles") {
   for (const int64_t n : {1, 7, 65, 300}) {
     const Tensor a = whole_numbers({n, 2 * n + 1}, 1), b = whole_numbers({2 * n + 1, n + 3}, 2), c = matmul(a, b);
     CHECK(largest_difference(matmul(a.to(Dtype::f32), b.to(Dtype::f32)), c.to(Dtype::f32)) == 0);
@@ -160,7 +160,7 @@ TEST_CASE("indexing") {
   expect_error(of_floats).names("index_select").names("indices").offers("i32").value("f32");
 }
 
-TEST_CASE("a gradient goes back to the dtype and the device that its tensor came from, as it is") {
+TEST_CASE("casts and moves convert the gradient back to the dtype and device of their input") {
   const Tensor dy = whole_numbers({2, 3}, 4);
   for (const Dtype before : {Dtype::f64, Dtype::f32, Dtype::bf16})
     for (const Dtype after : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
@@ -175,7 +175,7 @@ TEST_CASE("a gradient goes back to the dtype and the device that its tensor came
   CHECK(largest_difference(x.grad(), dy) == 0);
 }
 
-TEST_CASE("the gradient check catches wrong derivatives") {
+TEST_CASE("the gradient check finds wrong derivatives") {
   const Tensor x = random_tensor({3}, 1);
   const auto report = [&](double factor) {
     return check_gradients({{{"x", x}},

@@ -141,7 +141,7 @@ TEST_CASE("a setting has the section that it is declared in; unmarked settings a
   CHECK(state("y") == "second, common");
 }
 
-TEST_CASE("specs survive printing and reading") {
+TEST_CASE("a printed spec parses back as an equal spec") {
   for (const char* const written :
        {"relu", "0.5", "elu(0.5)", "softmax(qk_norm=layer, soft_cap=30)",
         "pointwise(relu, alpha=learned(1), span=adaptive_span(1024, R=32), attend_to_self=no)", "gpt-char-small",
@@ -159,7 +159,7 @@ TEST_CASE("specs survive printing and reading") {
   CHECK_FALSE(parse_spec("elu(1)") == parse_spec("elu(2)"));
 }
 
-TEST_CASE("a broken spec names the position") {
+TEST_CASE("the error for an invalid spec names the position") {
   const auto error = [](const std::string& text) { return expect_error([&] { parse_spec(text); }).names("spec"); };
   error("").value("''").names("ends").offers("name").offers("number");
   error("elu(0.5").value("elu(0.5").names("ends").offers("','").offers("')'");
@@ -197,7 +197,7 @@ TEST_CASE("every kind of setting is set from text") {
   CHECK(with("loss.weight", "2").loss.weight == 2);
 }
 
-TEST_CASE("a whole number may have an exponent and a point, up to 2^63, and is exactly what is written") {
+TEST_CASE("an integer may have an exponent and a point, up to 2^63, and is parsed exactly") {
   const auto number = [](const char* text) { return parse_whole_number("seed", text); };
   CHECK(number("1e6") == 1'000'000);
   CHECK(number("9e18") == 9'000'000'000'000'000'000);
@@ -245,7 +245,7 @@ TEST_CASE("a wrong value is an error and changes nothing") {
   CHECK(e.batch == 12);
 }
 
-TEST_CASE("an unknown key names the nearest") {
+TEST_CASE("the error for an unknown setting names the nearest setting") {
   const char* const all = "batch, rate, dropout, bias, out, device, attention, alpha, betas, loss.weight";
   const char* const unknown[][2] = {{"bach", "'batch'"},
                                     {"eval_iters", "all is evaluated"},
@@ -257,7 +257,7 @@ TEST_CASE("an unknown key names the nearest") {
   for (const auto& [key, offered] : unknown) set_error(key, "1").names("train").value(key).offers(offered);
 }
 
-TEST_CASE("aliases and keys of other programs set what they stand for; errors name an alias as it is given") {
+TEST_CASE("aliases and names of other programs set their settings; errors show the alias as it was typed") {
   for (const char* const key : {"rate", "speed", "pace", "lr"}) {
     CHECK(with(key, "0.5").rate == 0.5);
     set_error(key, "0").names("train").names(std::string(key) == "lr" ? "rate" : key).value(0).offers("above 0");
@@ -272,7 +272,7 @@ TEST_CASE("aliases and keys of other programs set what they stand for; errors na
         "thing(3, bias=yes, other=2, rate=f(2))");
 }
 
-TEST_CASE("a setting without a key is read by its alias alone") {
+TEST_CASE("a setting without a name is set by its alias alone") {
   Everything e = with("epochs", "3");
   CHECK(e.batches == 3);
   set_error("epochs", "0").names("train").names("epochs").value(0).offers("at least 1");
@@ -311,7 +311,7 @@ TEST_CASE("a spec's items are read into settings") {
   expect_error([&] { read_settings(parse_spec("relu(a=1)"), nothing); }).names("relu").value("'a'").offers("none");
 }
 
-TEST_CASE("settings survive printing and reading") {
+TEST_CASE("printed settings parse back as equal settings") {
   Everything e;
   e.batch = -7;
   e.rate = 0.1 + 0.2;
@@ -337,7 +337,7 @@ TEST_CASE("settings survive printing and reading") {
   CHECK(list_settings(read) == list_settings(e));
 }
 
-TEST_CASE("numbers are printed short and read back exactly") {
+TEST_CASE("numbers are printed in short form and parse back exactly") {
   const std::pair<double, const char*> numbers[] = {{1, "1"},
                                                     {-0.5, "-0.5"},
                                                     {1e-4, "1e-4"},
@@ -374,7 +374,7 @@ struct Renamed {
   }
 };
 
-TEST_CASE("a value may have aliases, which are read inside of specs too, and never written") {
+TEST_CASE("a value may have aliases, which are accepted inside specs too, and never written") {
   Renamed r;
   const auto set = [&](const char* key, const char* value) { set_setting(r, "train", key, value); };
   for (const char* const word : {"after", "post", "behind"}) {

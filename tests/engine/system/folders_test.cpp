@@ -13,7 +13,7 @@ using namespace orrery;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 
-TEST_CASE("folders: a path is removed with what is in it, without following links") {
+TEST_CASE("folders: a path is removed with its contents, without following links") {
   const Folder folder;
   make_folders(folder / "kept"), make_folders(folder / "removed/inside");
   write_file_atomically(folder / "kept/file", "kept"), write_file_atomically(folder / "removed/inside/file", "removed");
@@ -27,7 +27,7 @@ TEST_CASE("folders: a path is removed with what is in it, without following link
   CHECK(read_file(folder / "kept/file") == "kept");
 }
 
-TEST_CASE("folders: what cannot be removed is an error with its path and the reason") {
+TEST_CASE("folders: a failed removal is an error with the path and the reason") {
   const Folder folder;
   const std::string path = folder / std::string(300, 'x');
   expect_error([&] { remove_with_contents(path); }).names("remove").value(path).offers("File name too long");

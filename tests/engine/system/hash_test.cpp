@@ -23,7 +23,7 @@ TEST_CASE("hash: the examples of FIPS 180-4") {
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-TEST_CASE("hash: a file gives what its bytes give, also beyond one piece; a folder is refused") {
+TEST_CASE("hash: a file has the hash of its bytes, also beyond one chunk; a folder is an error") {
   const std::string path = (std::filesystem::temp_directory_path() / text("orrery_hash_", ::getpid())).string();
   const std::string bytes((size_t{1} << 20) + 12345, 'x');
   write_file_atomically(path, bytes);

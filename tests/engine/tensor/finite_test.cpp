@@ -11,7 +11,7 @@
 
 using namespace orrery;
 
-TEST_CASE("finite: one number that is not, anywhere in a tensor of any dtype, is seen") {
+TEST_CASE("finite: one non-finite number anywhere in a tensor of any dtype is found") {
   const int64_t n = 200'001;  // several tasks, and not a multiple of a vector
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     CAPTURE(name(dtype));
@@ -30,7 +30,7 @@ TEST_CASE("finite: one number that is not, anywhere in a tensor of any dtype, is
   CHECK(all_finite(Tensor::zeros({0, 4})));
 }
 
-TEST_CASE("finite: the facts count each kind, name the first place and the range of the others") {
+TEST_CASE("finite: tensor stats count each kind and have the first index and the range of finite values") {
   const Tensor x = Tensor::from({2, 4}, {1, -2, NAN, 3e38, INFINITY, NAN, -INFINITY, 0.5});
   const TensorStats stats = stats_of(x);
   CHECK(stats.nan == 2);

@@ -54,7 +54,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
          (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0);
 }
 
-TEST_CASE("tensors survive writing and reading") {
+TEST_CASE("tensors are unchanged after writing and reading") {
   const Folder folder;
   const std::vector<NamedTensor> tensors = some_tensors();
   const std::map<std::string, std::string> metadata = {{"format", "pt"}, {"note", "tab\there"}};
@@ -117,7 +117,7 @@ TEST_CASE("tensors that other programs wrote") {
   CHECK(std::signbit(file.tensors[0].tensor.to_vector()[4]));
 }
 
-TEST_CASE("a damaged file is an error with a sentence") {
+TEST_CASE("a damaged file has an error message") {
   const Folder folder;
   const std::string path = folder / "x";
   const auto error = [&](const std::string& bytes) {
@@ -132,7 +132,7 @@ TEST_CASE("a damaged file is an error with a sentence") {
   CHECK(read_safetensors(path).tensors.size() == 1);
   error("").names("cut short").value("0 bytes").names("header");
   error("1234567").names("cut short").value("7 bytes").names("header");
-  error("some text that is no such file").names("header").value(8675467939688574835);
+  error("some text in another format").names("header").value(8675467939688574835);
   error(file_of(good, 8).substr(0, 20)).names("cut short").value(20).names("header").value(62).offers("copied");
   error(file_of(good, 5)).names("cut short").value(8).value(5).offers("copied");
   damaged(good, 9).value(9).value(8);
@@ -182,7 +182,7 @@ TEST_CASE("a damaged file is an error with a sentence") {
   damaged(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8).names("'a'").value("byte 4").offers(0);
 }
 
-TEST_CASE("tensors of dtypes that are not computed with come as bytes, and the others are read") {
+TEST_CASE("tensors of unsupported dtypes are returned as bytes, and the others are read") {
   const Folder folder;
   std::string bytes = file_of(R"({"ids":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
                               R"("mask":{"dtype":"BOOL","shape":[1,1,1,1,1,1,1,3],"data_offsets":[16,19]},)"
@@ -203,7 +203,7 @@ TEST_CASE("tensors of dtypes that are not computed with come as bytes, and the o
   CHECK(file.others[2].bytes.size() == 1);
 }
 
-TEST_CASE("no byte of the header, changed or missing, makes reading crash") {
+TEST_CASE("reading never crashes if any byte of the header is changed or missing") {
   const Folder folder;
   write_safetensors(folder / "x", some_tensors(), {{"format", "pt"}});
   const std::string whole = read_file(folder / "x");
@@ -239,7 +239,7 @@ TEST_CASE("files that cannot be read or written") {
   CHECK(files_in(folder) == 0);
 }
 
-TEST_CASE("a write that fails leaves the file as it was and nothing else") {
+TEST_CASE("a failed write leaves the old file unchanged and no other file") {
   const Folder folder;
   const std::string path = folder / "state.json";
   write_file_atomically(path, "before");

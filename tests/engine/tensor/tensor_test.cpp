@@ -33,7 +33,7 @@ TEST_CASE("bf16 rounds to nearest, ties to even, and keeps NaN and infinity") {
   CHECK(std::isnan(float(bf16(NAN))));
 }
 
-TEST_CASE("a tensor's handle shares its numbers; clone does not") {
+TEST_CASE("a copied tensor handle shares its numbers; clone does not") {
   const Tensor x = Tensor::from({2, 2}, {1, 2, 3, 4}), same = x, copy = x.clone();
   x.mutable_data<float>()[0] = 9;
   CHECK(same.to_vector() == std::vector<double>{9, 2, 3, 4});
@@ -50,7 +50,7 @@ TEST_CASE("conversions between dtypes") {
   CHECK(x.to(Dtype::i32).to_vector() == std::vector<double>{1, -2, 3});
 }
 
-TEST_CASE("errors name the operation, the values and the way out") {
+TEST_CASE("errors name the operation, the values and a way out") {
   const Tensor x = Tensor::zeros({2, 3});
   expect_error([&] { x.item(); }).names("item").value(6).value("(2, 3)").offers("operator[]").offers("sum()");
   expect_error([&] { x.reshape({4}); }).names("reshape").value("(2, 3)").value(6).value("(4)").value(4);

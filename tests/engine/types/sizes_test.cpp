@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t huge = int64_t{1} << 62, half = int64_t{1} << 31;
 }
 
-TEST_CASE("sizes: products and sums that fit are exact, others are an Error with their factors") {
+TEST_CASE("sizes: products and sums that fit are exact, others throw an Error with their factors") {
   CHECK(product_of_sizes("x", {}) == 1);
   CHECK(product_of_sizes("x", {3, 4, 5}) == 60);
   CHECK(product_of_sizes("x", {half, 0}) == 0);
@@ -29,7 +29,7 @@ TEST_CASE("sizes: products and sums that fit are exact, others are an Error with
   expect_error([] { product_of_sizes("x", {-1, 2}); }).names("x").value("-1").value(2);
 }
 
-TEST_CASE("shape: the count of elements cannot wrap around, however the shape comes about") {
+TEST_CASE("shape: the number of elements cannot overflow, for any way to make a shape") {
   const auto refused = [](const auto& make, const char* shape) {
     expect_error(make).names("shape").value(shape).names("memory").offers("smaller");
   };
@@ -44,7 +44,7 @@ TEST_CASE("shape: the count of elements cannot wrap around, however the shape co
   CHECK(Shape{2, 3} == Shape{2, 4}.with(1, 3));
 }
 
-TEST_CASE("tensor: more than the machine has is refused with the bytes, and nothing is lost") {
+TEST_CASE("tensor: an allocation beyond the machine's memory is an error with the bytes, and leaks nothing") {
   const MemoryUse before = memory_use(Device::cpu);
   const auto make = [] { static_cast<void>(Tensor::empty(Shape{max_elements}, Dtype::f64, Device::cpu)); };
   expect_error(make).names("allocate").names("memory").names("cpu").value("4611686018427387904 bytes");

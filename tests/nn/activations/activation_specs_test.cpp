@@ -16,7 +16,7 @@ using namespace orrery::testing::curves;
 using orrery::testing::expect_error;
 using orrery::testing::random_tensor;
 
-TEST_CASE("the catalogue of activations is complete") {
+TEST_CASE("the catalogue contains every activation") {
   for (const char* name :
        {"identity",    "relu",      "relu_squared", "relu6",        "leaky_relu", "elu",      "selu",     "celu",
         "gelu",        "gelu_tanh", "quick_gelu",   "silu",         "mish",       "softplus", "softsign", "sigmoid",

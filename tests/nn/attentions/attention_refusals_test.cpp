@@ -214,7 +214,7 @@ TEST_CASE("other attentions reject softmax's settings; the message has the spec,
        {"softmax(soft_cup=3)", {"softmax", "'soft_cup'", "'soft_cap'"}}});
 }
 
-TEST_CASE("lengths that cannot work") {
+TEST_CASE("invalid lengths have error messages") {
   const std::string kinds = "keys_visible, row_index, padded_length or fixed(n)";
   const Place full{.causal = false};
   for (const std::string name : {"pointwise", "relu_former", "gau"}) {
@@ -230,7 +230,7 @@ TEST_CASE("lengths that cannot work") {
   }
 }
 
-TEST_CASE("sizes that cannot work") {
+TEST_CASE("invalid sizes have error messages") {
   const auto made = [](int64_t wide, int64_t many, int64_t keys, const char* position) {
     return expect_error([&] {
       const auto position_module =

@@ -31,7 +31,7 @@ TEST_CASE("uniform causal attention has mean row entropy ln(T!) / T") {
   expect_error([] { causal_entropy_ceiling(0); }).names("causal_entropy_ceiling").value("0 positions").offers("one");
 }
 
-TEST_CASE("row entropy: one key or none gives 0, negative weights do not count, NaN shows") {
+TEST_CASE("row entropy: one key or none gives 0, negative weights do not count, NaN gives NaN") {
   const Tensor w = Tensor::from({5, 4}, {0, 3, 0, 0, 0, 0, 0, 0, 1, -7, 1, 0, 2, 2, 2, 2, -1, -2, -3, 0}, Dtype::f64);
   const std::vector<double> h = row_entropy(w).to_vector();
   CHECK(h[0] == 0);

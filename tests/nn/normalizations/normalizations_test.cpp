@@ -116,7 +116,7 @@ TEST_CASE("Derf with s = 0 has slope 2 alpha / sqrt(pi) at zero, 1.128 times DyT
   CHECK(initial_slope("erf", 0.7) / initial_slope("tanh", 0.7) == doctest::Approx(1.1283791670955126).epsilon(1e-14));
 }
 
-TEST_CASE("dyt is dynamic(tanh), derf with its shift at 0 is dynamic(erf), to the bit") {
+TEST_CASE("dyt is bit-identical to dynamic(tanh), and derf with shift 0 to dynamic(erf)") {
   for (const auto& pair :
        {std::pair("dyt(0.8)", "dynamic(tanh, alpha=0.8)"), std::pair("derf(0.8)", "dynamic(erf, 0.8)")}) {
     const std::string name = pair.first, general = pair.second;
@@ -172,7 +172,7 @@ TEST_CASE("alpha, shift, weight and bias of DyT and Derf do not decay, and start
   CHECK(parameter(*make("derf(alpha=2, shift=-0.1)", 3), "shift").item() == doctest::Approx(-0.1));
 }
 
-TEST_CASE("dalpha in f32 stays close to f64 over a million elements, with the same bits for any number of threads") {
+TEST_CASE("dalpha in f32 is near f64 over a million elements, and bit-identical for any number of threads") {
   const Tensor x = random_tensor({4096, 256}, 1, Dtype::f32), dy = random_tensor({4096, 256}, 2, Dtype::f32) + 0.5;
   const auto gradient = [&](Dtype dtype) {
     const Tensor alpha = Tensor::full({1}, 0.5, dtype).set_requires_grad(),
@@ -294,7 +294,7 @@ TEST_CASE("padding changes no real token's output or gradient, for any values in
   }
 }
 
-TEST_CASE("batch normalization of padding only is zero, and does not change the running statistics") {
+TEST_CASE("batch normalization of padding only gives zeros and does not change the running statistics") {
   const auto module = make("batch", 2);
   const Run nothing = run(*module, Tensor::full({2, 3, 2}, not_a_number, Dtype::f64),
                           Tensor::full({2, 3, 2}, 1, Dtype::f64), training(lengths_of({0, 0})));

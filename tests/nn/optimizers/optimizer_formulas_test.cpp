@@ -142,7 +142,7 @@ Numbers singular_values(const Tensor& x) {
 
 }  // namespace
 
-TEST_CASE("optimizers make the steps of the golden file") {
+TEST_CASE("steps of optimizers equal those of the golden file") {
   const testing::Golden golden("optimizers.safetensors");
   struct Values final : Module {
     std::vector<Parameter> all;
@@ -178,7 +178,7 @@ TEST_CASE("optimizers make the steps of the golden file") {
   }
 }
 
-TEST_CASE("lion makes the steps of its formula") {
+TEST_CASE("lion's steps follow its formula") {
   check_formula("lion(beta1=0.8, beta2=0.95, weight_decay=0.3)",
                 [](Numbers& p, const Numbers& g, auto& state, int, const Parameter& like) {
                   Numbers& m = of(state, "m", p.size());
@@ -201,7 +201,7 @@ TEST_CASE("lion's step has the size of the learning rate everywhere, and is 0 if
   CHECK(largest_difference(still.model.matrix.value, before) == 0);
 }
 
-TEST_CASE("adagrad makes the steps of its formula, below and above the clip of each tensor") {
+TEST_CASE("adagrad's steps follow its formula, below and above the clip of each tensor") {
   for (const double size : {1.0, 1e-4}) {  // norms of about 65, 2 and 5; then 1e-4 of these
     int clipped = 0;
     check_formula(
@@ -235,7 +235,7 @@ TEST_CASE("adagrad's clip scales the step, not the sum of squares") {
         1e-9);
 }
 
-TEST_CASE("muon makes the steps of its formula for a wide and a tall matrix; other parameters use AdamW") {
+TEST_CASE("muon's steps follow its formula for a wide and a tall matrix; other parameters use AdamW") {
   for (const Shape shape : {Shape{3, 5}, Shape{7, 4}, Shape{3, 2, 2, 1}}) {
     INFO(shape);
     const size_t m = static_cast<size_t>(shape[0]), n = static_cast<size_t>(shape.numel() / shape[0]);
@@ -362,7 +362,7 @@ TEST_CASE("invalid group factors have error messages") {
   refused("adamw", "slopes").value("'slopes'").offers("none, groups");
 }
 
-TEST_CASE("learning rates that cannot work are refused with a sentence") {
+TEST_CASE("learning rates that cannot work have error messages") {
   Three model;
   FlatParameters flat(model);
   for (const double lr : {-1.0, double(INFINITY)})

@@ -27,7 +27,7 @@ struct One final : Module {
 
 }  // namespace
 
-TEST_CASE("optimizers make PyTorch's steps") {
+TEST_CASE("steps of optimizers equal PyTorch's") {
   const Golden golden("layers.safetensors");
   for (const auto& given : {std::tuple("adamw", "adamw(beta1=0.9, beta2=0.99, epsilon=1e-8, weight_decay=0.1)", 0.01),
                             std::tuple("sgd", "sgd(momentum=0.9, weight_decay=0.05)", 0.1),
@@ -64,7 +64,7 @@ TEST_CASE("flat buffers: handles stay valid, gradients are written into the flat
   CHECK(sum(flat.gradients()).item() == 5);  // the weight's old gradient counts as zero
 }
 
-TEST_CASE("clipping, norms, bounds, and a gradient that is not finite") {
+TEST_CASE("clipping, norms, bounds, and a non-finite gradient") {
   One model(random_tensor({2, 3}, 1));
   model.weight.min_value = -0.1, model.weight.max_value = 0.1;
   FlatParameters flat(model);

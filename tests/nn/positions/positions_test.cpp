@@ -303,7 +303,7 @@ TEST_CASE("relative positions with a span shorter than the context") {
   expect_error(six).names("relative(6, bias)").value(6).value(7).offers("relative(7)").offers("span").offers(6);
 }
 
-TEST_CASE("positions count within documents, also if these are not contiguous") {
+TEST_CASE("positions are counted within documents, also if these are not contiguous") {
   const Tensor x = Tensor::zeros({2, 5, 1});
   ForwardPass pass;
   CHECK(!positions_of(x, pass));

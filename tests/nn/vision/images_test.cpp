@@ -163,7 +163,7 @@ TEST_CASE("convolution over more images than the scratch memory holds at once eq
   CHECK(largest_difference(w.grad(), dw) == 0);
 }
 
-TEST_CASE("convolution: same bits for one and two threads") {
+TEST_CASE("convolution is bit-identical for one and two threads") {
   const int before = thread_count();
   std::vector<Tensor> results;
   for (const int threads : {1, 2}) {
@@ -197,8 +197,7 @@ TEST_CASE("bf16 convolutions and pools sum in f32 and round once") {
   compare([](const Tensor& a, const Tensor&) { return max_pool(a, 3, {.padding = 1}); });
 }
 
-TEST_CASE(
-    "a window of one pixel is a linear layer; patches are the convolution whose stride is its window, to the bit") {
+TEST_CASE("a window of one pixel is a linear layer; patches are bit-identical to a convolution with equal stride") {
   const Tensor x = random_tensor({2, 6, 9, 3}, 1, Dtype::f32), b = random_tensor({5}, 3, Dtype::f32);
   const Tensor one = random_tensor({5, 1, 1, 3}, 2, Dtype::f32);
   CHECK(largest_difference(convolution(x, one, b), linear(x, one.reshape({5, 3}), b)) == 0);
@@ -221,7 +220,7 @@ TEST_CASE("patches come in reading order, each the pixels of its rows") {
   CHECK(patches(x, {4, 2}).shape() == Shape{1, 2, 8});
 }
 
-TEST_CASE("max pool: padding never wins, the first of equal pixels takes the gradient, NaN stays") {
+TEST_CASE("max pool: padding is never the maximum, the first of equal pixels gets the gradient, NaN stays") {
   const Tensor low = Tensor::full({1, 3, 3, 2}, -7, Dtype::f64).set_requires_grad();
   const Tensor y = max_pool(low, 3, {.stride = 2, .padding = 1});
   CHECK(y.shape() == Shape{1, 2, 2, 2});
@@ -237,7 +236,7 @@ TEST_CASE("max pool: padding never wins, the first of equal pixels takes the gra
   CHECK(pooled[2] == 5);
 }
 
-TEST_CASE("average pool: only pixels of the image count; global average is the pool of one window") {
+TEST_CASE("average pool: only pixels of the image count; the global average is the pool of one window") {
   const Tensor ones = Tensor::full({1, 3, 4, 2}, 1, Dtype::f64);
   CHECK(largest_difference(average_pool(ones, 3, {.padding = 1}), ones) <= 1e-15);
   const Tensor x = Tensor::from({1, 2, 2, 1}, {1, 2, 4, 9}, Dtype::f64);
