@@ -167,7 +167,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
     numbers[micro] = static_cast<int32_t>(step_ * s.gradient_accumulation_steps + micro);
   numbers_->send();
   const double learning_rate = schedule_->learning_rate(step_);
-  optimizer_->send_step_arguments(learning_rate, s.grad_clip);
+  optimizer_->send_request(learning_rate, s.grad_clip);
   MetricRow metrics;
   const bool logs_metrics = logs_metrics_at(step_ + 1);
   if (logs_metrics) {

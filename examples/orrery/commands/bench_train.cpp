@@ -38,7 +38,7 @@ BenchResult train_steps(nn::Module& model, std::vector<Tensor> batch, const Batc
     nn::ForwardPass pass;
     pass.training = true;
     loss(batch, pass).backward();
-    optimizer->send_step_arguments(1e-3, 1.0);
+    optimizer->send_request(1e-3, 1.0);
     optimizer->update();
   };
   const Timing time = measure_on(run, step);
