@@ -267,16 +267,16 @@ TEST_CASE("step inputs: each set of shapes has its own CUDA graph, captured once
     return [&] { add_in_place(total, sum(inputs.batches[0][0].tensor())); };
   };
   StepInputs& three = steps.send(of(3, 1));
-  steps.record(three, step(three));
-  three.recorded->replay();
+  steps.capture(three, step(three));
+  three.graph->replay();
   StepInputs& five = steps.send(of(5, 10));
   CHECK(&five != &three);
-  steps.record(five, step(five));
-  five.recorded->replay();
+  steps.capture(five, step(five));
+  five.graph->replay();
   CHECK(&steps.send(of(3, 100)) == &three);  // the captured step reads the new numbers
-  three.recorded->replay();
+  three.graph->replay();
   CHECK(total.item() == 3 + 50 + 300);
-  CHECK(&three.recorded->memory() == &five.recorded->memory());
+  CHECK(&three.graph->memory() == &five.graph->memory());
 }
 
 TEST_CASE("translation: steps of each shape are captured once; replayed steps are bit-identical to eager ones") {
