@@ -23,15 +23,13 @@ struct SoftmaxOffByOne {
     const auto s = row.preload(scores);
     const auto top = row.max([](auto s_j) { return s_j > 0 ? s_j : 0; }, s);
     const auto total = scalar::exp(-top) + row.sum([&](auto s_j) { return scalar::exp(s_j - top); }, s);
-    row.map(
-        w, [&](auto s_j) { return scalar::exp(s_j - top) / total; }, s);
+    row.map(w, [&](auto s_j) { return scalar::exp(s_j - top) / total; }, s);
   }
   template <class Row, class T>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.preload(weights), g = row.preload(dw);  // g of a masked key is undefined, possibly NaN
     const auto mean = row.sum([](auto w_j, auto g_j) { return w_j > 0 ? w_j * g_j : 0; }, w, g);
-    row.map(
-        ds, [&](auto w_j, auto g_j) { return w_j > 0 ? w_j * (g_j - mean) : 0; }, w, g);
+    row.map(ds, [&](auto w_j, auto g_j) { return w_j > 0 ? w_j * (g_j - mean) : 0; }, w, g);
   }
 };
 

@@ -82,8 +82,7 @@ CatalogueEntry activation(const std::string& name) {
   const std::vector<double> p = f.initial_parameters();
   std::vector<std::string> parameters;
   for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(info.parameters[i], " from ", short_number(p[i])));
-  entry.properties = properties_of(
-      info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
+  entry.properties = properties_of(info, [&](double x) { return f.value(x, p); }, f.derivative(0, p));
   entry.properties.insert(entry.properties.begin(), {"parameters", p.empty() ? "none" : join(parameters)});
   entry.properties.emplace_back("saved for backward", f.has_derivative_from_output() ? "y" : p.empty() ? "x" : "x, p");
   return entry;

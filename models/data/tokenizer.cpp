@@ -280,8 +280,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
                                           const TokenizerProgress& progress) {
   std::optional<TextFiles> files;
-  return make_of(
-      name_or_path, [&] { return TextChunks(files.emplace(data)); }, progress);
+  return make_of(name_or_path, [&] { return TextChunks(files.emplace(data)); }, progress);
 }
 
 std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,

@@ -49,8 +49,7 @@ struct Entmax15 {
     // Selects instead of multiplying by 0, because g of a key with weight 0 may be NaN.
     const A sum = row.sum([](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * g_j : A(0); }, w, g);
     const A mean = sum / (total > 0 ? total : A(1));
-    row.map(
-        ds, [&](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * (g_j - mean) : A(0); }, w, g);
+    row.map(ds, [&](A w_j, A g_j) { return w_j != 0 ? scalar::sqrt(w_j) * (g_j - mean) : A(0); }, w, g);
   }
 };
 

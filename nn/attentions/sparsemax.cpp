@@ -31,8 +31,7 @@ struct Sparsemax {
       before = count, count = row.sum([&](A s_j) { return s_j > next ? A(1) : A(0); }, s);
     }
     const A threshold = tau;
-    row.map(
-        w, [&](A s_j) { return s_j > threshold ? s_j - threshold : A(0); }, s);
+    row.map(w, [&](A s_j) { return s_j > threshold ? s_j - threshold : A(0); }, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
@@ -40,8 +39,7 @@ struct Sparsemax {
     const A count = row.sum([](A w_j) { return w_j > 0 ? A(1) : A(0); }, w);
     const A sum = row.sum([](A w_j, A g_j) { return w_j > 0 ? g_j : A(0); }, w, g);
     const A mean = sum / (count > 0 ? count : A(1));
-    row.map(
-        ds, [&](A w_j, A g_j) { return w_j > 0 ? g_j - mean : A(0); }, w, g);
+    row.map(ds, [&](A w_j, A g_j) { return w_j > 0 ? g_j - mean : A(0); }, w, g);
   }
 };
 

@@ -43,8 +43,7 @@ struct RowGradient {
     const bool has_target = target >= 0 && target < row.n;  // reads z first, because dz may overwrite it
     const A target_gradient =
         has_target ? (scalar::exp(z[target] - lse) - uniform_term - (1 - A(smoothing))) * g : A(0);
-    row.map(
-        dz, [&](A zv) { return (to_float(scalar::exp(Number(zv - lse))) - uniform_term) * g; }, z);
+    row.map(dz, [&](A zv) { return (to_float(scalar::exp(Number(zv - lse))) - uniform_term) * g; }, z);
     if (has_target) row.once([&] { dz[target] = target_gradient; });
   }
 };

@@ -73,8 +73,7 @@ struct Forward {
     if (!token_groups.counts(index))
       row.each([&](int i) { y[i] = A(0); });
     else
-      row.map(
-          y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, x, w, b);
+      row.map(y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, x, w, b);
   }
 };
 
@@ -92,8 +91,7 @@ struct BackwardSums {  // sums of h and of h xh, and g xh of each element
       return;
     }
     const auto g = row.preload(dy), in = row.preload(x), scale = row.preload(w);
-    row.map(
-        gx, [&](A g_i, A x_i) { return g_i * (x_i - mu) * s; }, g, in);
+    row.map(gx, [&](A g_i, A x_i) { return g_i * (x_i - mu) * s; }, g, in);
     const A sum_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, scale);
     const A sum_hx = row.sum([&](A g_i, A x_i, A w_i) { return g_i * (x_i - mu) * s * w_i; }, g, in, scale);
     row.once([&] { h = sum_h, hx = sum_hx; });
@@ -110,8 +108,7 @@ struct InputGradient {
     if (!token_groups.counts(index))
       row.each([&](int i) { dx[i] = A(0); });
     else
-      row.map(
-          dx, [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - h - (x_i - mu) * s * hx); }, x, g, w);
+      row.map(dx, [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - h - (x_i - mu) * s * hx); }, x, g, w);
   }
 };
 struct ParameterTerms {

@@ -31,11 +31,9 @@ struct Forward {
     const A variance = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * inverse_n;
     const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
-      row.map(
-          y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, in, weight, bias);
+      row.map(y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, in, weight, bias);
     else
-      row.map(
-          y, [&](A x_i, A w_i) { return (x_i - mu) * s * w_i; }, in, weight);
+      row.map(y, [&](A x_i, A w_i) { return (x_i - mu) * s * w_i; }, in, weight);
     row.once([&] { mean = mu, rstd = s; });
   }
 };

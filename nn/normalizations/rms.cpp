@@ -27,8 +27,7 @@ struct Forward {
     const auto in = row.preload(x), weight = row.preload(w);
     const A square = row.sum([](A x_i) { return x_i * x_i; }, in) / static_cast<A>(row.n);
     const A s = 1 / scalar::sqrt(square + A(epsilon));
-    row.map(
-        y, [&](A x_i, A w_i) { return x_i * s * w_i; }, in, weight);
+    row.map(y, [&](A x_i, A w_i) { return x_i * s * w_i; }, in, weight);
     row.once([&] { rstd = s; });
   }
 };

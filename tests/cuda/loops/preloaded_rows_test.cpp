@@ -25,8 +25,7 @@ struct Holds {  // rewrites a row in place from its preloaded copy
     const Out<T> out = x.at(r * row.n);
     const auto top = row.max([](auto a) { return 3 * a; }, in);
     const auto total = row.sum([](auto a) { return a; }, in), index_sum = row.sum([](int i) { return in_place(i); });
-    row.map(
-        out, [&](auto a) { return a * top + total - index_sum; }, in);
+    row.map(out, [&](auto a) { return a * top + total - index_sum; }, in);
     row.once([&] { tops[r] = top; });
   }
   HOST_DEVICE static Arithmetic<T> in_place(int i) { return static_cast<Arithmetic<T>>(i % 3); }
@@ -90,8 +89,7 @@ struct Maps {  // maps x in place, and x with another row
     row.map(
         y.at(r * row.n), [](auto a, auto b) { return a + 2 * b; }, in, z.at(r * row.n));
     const auto first = in[0];  // not overwritten yet
-    row.map(
-        mine, [&](auto a) { return a - first; }, in);
+    row.map(mine, [&](auto a) { return a - first; }, in);
     row.once([&] { mine[row.n - 1] = first; });
   }
 };

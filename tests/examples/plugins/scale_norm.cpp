@@ -19,8 +19,7 @@ struct Forward {
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, Out<T> y, A& r) const {
     const auto in = row.preload(x);
     const A s = 1 / scalar::sqrt(row.sum([](A x_i) { return x_i * x_i; }, in) + A(epsilon)), length = g[0];
-    row.map(
-        y, [&](A x_i) { return length * x_i * s; }, in);
+    row.map(y, [&](A x_i) { return length * x_i * s; }, in);
     row.once([&] { r = s; });
   }
 };
@@ -29,8 +28,7 @@ struct Backward {
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> g, In<T> dy, A r, Out<T> dx, A& dg) const {
     const auto in = row.preload(x), h = row.preload(dy);
     const A along = row.sum([](A x_i, A h_i) { return x_i * h_i; }, in, h) * r, factor = g[0] * r;
-    row.map(
-        dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
+    row.map(dx, [&](A x_i, A h_i) { return factor * (h_i - x_i * r * along); }, in, h);
     row.once([&] { dg = along; });
   }
 };

@@ -31,15 +31,13 @@ struct TopK {
     }
     const A from = bound > lowest ? bound : lowest;  // masked keys are below the lowest number
     const A total = row.sum([&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) : A(0); }, s);
-    row.map(
-        w, [&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) / total : A(0); }, s);
+    row.map(w, [&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) / total : A(0); }, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
   HOST_DEVICE void backward(Row row, In<T> weights, In<T> dw, Out<T> ds) const {
     const auto w = row.preload(weights), g = row.preload(dw);
     const A mean = row.sum([](A w_j, A g_j) { return w_j > 0 ? w_j * g_j : A(0); }, w, g);
-    row.map(
-        ds, [&](A w_j, A g_j) { return w_j > 0 ? w_j * (g_j - mean) : A(0); }, w, g);
+    row.map(ds, [&](A w_j, A g_j) { return w_j > 0 ? w_j * (g_j - mean) : A(0); }, w, g);
   }
 };
 
