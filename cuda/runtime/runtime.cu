@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/runtime/launch.cuh"
+#include "engine/types/machine_error.h"
 
 namespace orrery::cuda {
 namespace {
@@ -67,7 +68,7 @@ void check(cudaError_t result, const char* operation, int line = __builtin_LINE(
   if (const auto [latest, of] = latest_launch().get(); latest.line)
     message += "; the last kernel was " + kernel_name(latest, of) + " at " + location(latest.file, latest.line) + ", " +
                shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";
-  throw Error(message);
+  throw MachineError(message);
 }
 
 // Set while this thread captures a CUDA graph. The capture has its own CUDA stream: other threads
@@ -109,8 +110,8 @@ DeviceProperties query_device() {
 
 void check(cudaError_t result, const Launch& launch) {
   if (result == cudaSuccess) return latest_launch().set(launch);
-  throw Error(kernel_name(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
-              location(launch.file, launch.line) + ", " + shape(launch));
+  throw MachineError(kernel_name(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
+                     location(launch.file, launch.line) + ", " + shape(launch));
 }
 
 namespace {
@@ -220,7 +221,7 @@ void synchronize() { check(cudaStreamSynchronize(stream()), "synchronize"); }
 
 Workspace::Workspace(int64_t bytes) : pool_(pool()), data_(pool_->take(bytes, "workspace")) {
   if (!data_)
-    throw Error("workspace: out of memory on the GPU: " + std::to_string(bytes) + " bytes requested; " +
+    throw MachineError("workspace: out of memory on the GPU: " + std::to_string(bytes) + " bytes requested; " +
                 pool_->description() + "; use a smaller batch or model");
 }
 Workspace::~Workspace() { pool_->give(data_); }

@@ -10,6 +10,7 @@
 #include "engine/system/machine_memory.h"
 #include "engine/system/parallel.h"
 #include "engine/types/check.h"
+#include "engine/types/machine_error.h"
 #include "engine/types/sizes.h"
 #include "engine/types/usage_error.h"
 
@@ -65,8 +66,8 @@ void* take(Pool& pool, Device device, int64_t bytes) {
 #if defined(ORRERY_HAS_CUDA)
   if (device == Device::cuda) free = text("; the GPU has ", cuda::free_memory(), " bytes free");
 #endif
-  fail("allocate: out of memory on ", device, ": ", bytes, " bytes requested; ", pool.description(), free, "; ",
-       out_of_memory_advice());
+  throw MachineError(text("allocate: out of memory on ", device, ": ", bytes, " bytes requested; ", pool.description(),
+                          free, "; ", out_of_memory_advice()));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // or superfluous argument. The program then exits with another code than after other errors.
 #pragma once
 
-#include "engine/types/check.h"
+#include "engine/types/machine_error.h"
 
 namespace orrery {
 
@@ -26,6 +26,8 @@ template <class F>
 decltype(auto) as_usage(const F& f) {
   try {
     return f();
+  } catch (const MachineError&) {
+    throw;
   } catch (const Error& error) {
     throw UsageError(error.what());
   }

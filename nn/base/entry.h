@@ -15,6 +15,7 @@
 
 #include "engine/settings/config.h"
 #include "engine/settings/registry.h"
+#include "engine/types/machine_error.h"
 
 namespace orrery::nn {
 
@@ -143,6 +144,8 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
   check_setting_names(spec, entry.name, entry.aliases, settings);
   try {
     return entry.make(spec, arguments...);
+  } catch (const MachineError&) {
+    throw;
   } catch (const Error& error) {
     fail_with_spec(spec, entry.name, error.what());
   }

@@ -48,6 +48,11 @@ TEST_CASE("usage error: an unknown name is a usage error") {
   CHECK_THROWS_AS(entries.at("sofmax"), UsageError);
 }
 
+TEST_CASE("usage error: a failure of the machine stays one") {
+  CHECK_THROWS_AS(as_usage([] { throw MachineError("allocate: out of memory"); }), MachineError);
+  CHECK_THROWS_AS(as_usage([] { throw Error("batch: 0"); }), UsageError);
+}
+
 TEST_CASE("usage error: a wrong setting in a file is an error of the file") {
   Settings settings;
   const auto set = [&] { set_setting(settings, "train", "batch", "0"); };
