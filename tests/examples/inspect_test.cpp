@@ -165,7 +165,7 @@ TEST_CASE("inspect: images and translations") {
   Message(patches.out).names("2 maps").value("4 x 4");
   Message(patches.out).names("pixels");
   refusal({vit, "--text=abe"}).names("inspect").value("image").offers("--image=FILE.png");
-  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("class").value(9).offers(2);
+  refusal({vit, "--image=" + picture, "--label=9"}).names("inspect").names("label").value(9).offers("0 to 1");
   const Outcome translation = run_orrery(
       {"train", "--model=translation-small", "--layers=1", "--width=16", "--heads=2", "--steps=2", "--evaluate_every=0",
        "--data=" + scraps + "/translation/bible.tsv", "--source_column=4", "--target_column=3",
