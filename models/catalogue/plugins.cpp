@@ -55,10 +55,11 @@ const Plugin& load_noted_plugin(const std::string& path) {
 }
 
 std::span<const Plugin> noted_plugins() { return plugins(); }
-std::vector<std::string> with_plugins(std::vector<std::string> words) {
-  for (size_t n = 0; n < noted_plugins().size(); ++n)
-    words.insert(words.begin() + static_cast<std::ptrdiff_t>(n), "--plugin=" + noted_plugins()[n].path);
-  return words;
+std::vector<std::string> with_plugins(const std::vector<std::string>& words) {
+  std::vector<std::string> all;
+  for (const Plugin& plugin : noted_plugins()) all.push_back("--plugin=" + plugin.path);
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
 }
 
 bool stands_on(const TrainSettings& settings, const Plugin& plugin) {

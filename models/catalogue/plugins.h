@@ -21,7 +21,7 @@ struct Plugin {
 const Plugin& load_noted_plugin(const std::string& path);
 std::span<const Plugin> noted_plugins();  // in the order of loading
 // Prepends arguments that load the same plug-ins in another process.
-std::vector<std::string> with_plugins(std::vector<std::string> words);
+std::vector<std::string> with_plugins(const std::vector<std::string>& words);
 
 // Returns true if the settings name an entry of the plug-in or request one of its figures.
 bool stands_on(const TrainSettings& settings, const Plugin& plugin);

@@ -63,8 +63,8 @@ unsigned metric_bits(std::string_view metric) {
 
 using ByKey = std::map<std::string, std::string, std::less<>>;
 
-std::string listed_value(std::string_view key,
-                         const ByKey& settings) {  // "" if a task has no such setting, or it is no
+// Returns "" if a task has no such setting, or if it is no.
+std::string listed_value(std::string_view key, const ByKey& settings) {
   const auto found = settings.find(key);
   return found == settings.end() || found->second == "no" ? std::string() : found->second;
 }

@@ -127,6 +127,28 @@ TEST_CASE("study: a run is known by all that it reads") {
   CHECK(translated("one sentence\tSatz ein\n") != ein);
 }
 
+// The ids are those of 2facf9c, which had neither products, biases of a stream's parts nor shortcut.
+TEST_CASE("study: settings that are newer than an id do not change it at their former values") {
+  const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
+  const Assignments small = {{"batch", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
+  const auto key = [&](Assignments settings, const Assignments& more = {}) {
+    settings.insert(settings.end(), small.begin(), small.end());
+    settings.insert(settings.end(), more.begin(), more.end());
+    settings.emplace_back("evaluate_every", "0");
+    return run_key(make_settings(settings));
+  };
+  const Assignments resnet = {{"model", "resnet"}, {"data", models + "images/shapes"}},
+                    stream = {{"model", "stream"}, {"data", models + "old_names/text.txt"},
+                              {"heads", "2"},      {"width", "16"},
+                              {"layers", "1"},     {"context", "16"},
+                              {"memory", "16"},    {"attention", "softmax(span=fixed(8))"}};
+  CHECK(key(stream) == "395832c05b74e70d");
+  CHECK(key(resnet) == "1ecac13998faabe9");
+  CHECK(key(stream, {{"feed_forward_bias", "yes"}}) != key(stream));
+  CHECK(key(resnet, {{"shortcut", "option_b"}}) != key(resnet));
+  CHECK(key(resnet, {{"products", "openblas"}}) != key(resnet));
+}
+
 TEST_CASE("study: what became of a run, told by its metrics, comes back from its file") {
   const Folder folder;
   const std::string metrics = folder / "metrics.jsonl", file = folder / "outcome.json";
