@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/types/check.h"
+
 namespace orrery::models {
 
 LearnableNumber embedding_scale(const Spec& spec, int64_t width, std::string_view owner) {
