@@ -14,6 +14,7 @@
 #include "models/study/checkpoint_diff.h"
 #include "models/study/combinations.h"
 #include "models/study/pool.h"
+#include "models/study/run_list.h"
 #include "models/study/run_log.h"
 #include "models/training/not_finite.h"
 #include "tests/fuzz/format.h"
@@ -67,6 +68,12 @@ REGISTER_FORMAT(pool_use, {.name = "pool_use",
 void read_log(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/metrics.jsonl";
   put(path, bytes);
+  put(folder + "/settings.toml",
+      "# The settings of a run, written by orrery when it began.\nmodel = \"gpt-char-small\"\n");
+  const std::vector<orrery::models::ListedRun> listed = orrery::models::runs_below(folder).runs;
+  promise(listed.size() == 1 && listed[0].settings.has_value(), "a run is not listed");
+  promise(listed[0].error.empty() || listed[0].state == orrery::models::RunState::unreadable,
+          "a run that cannot be read has another state");
   const std::vector<orrery::models::LogRow> rows = orrery::models::RunLog::of_run(folder).rows();
   promise(static_cast<size_t>(std::count(bytes.begin(), bytes.end(), '\n')) == rows.size(),
           "a row is missing or extra");
@@ -85,9 +92,9 @@ void read_log(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(run_log,
                 {.name = "run_log",
-                 .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/training/log_rows.cpp",
-                             "models/training/log_rows.h", "models/training/not_finite.h", "models/study/runs.cpp",
-                             "models/formats/json.cpp"},
+                 .readers = {"models/study/run_log.cpp", "models/study/run_log.h", "models/study/run_list.cpp",
+                             "models/training/log_rows.cpp", "models/training/log_rows.h",
+                             "models/training/not_finite.h", "models/study/runs.cpp", "models/formats/json.cpp"},
                  .read = read_log,
                  .memory_multiple = 256,
                  .memory_base = 1 << 20,
