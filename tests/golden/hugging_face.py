@@ -127,6 +127,8 @@ def check_tokenizer(orrery, name, text, scratch):
     theirs = AutoTokenizer.from_pretrained(scratch / "exported")
     others = []
     for number, one in enumerate(TEXTS):
+        if not theirs.encode(one):  # prepare refuses a text without tokens
+            continue
         source, prepared = scratch / f"{number}.txt", scratch / f"tokens{number}"
         source.write_bytes(one.encode())
         run(orrery, "prepare", f"--input={source}", f"--tokenizer={scratch / 'exported'}", f"--out={prepared}",
