@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "engine/types/check.h"
 #include "models/former_names.h"
 #include "models/settings/settings_table.h"
 
