@@ -13,7 +13,7 @@ FUNCTION = re.compile(r"^(\w*backward\w*|derivative|derivative_from_output|param
 FILE = re.compile(r"(backward|gradients?)\w*\.(h|cpp)$")
 STRUCT = re.compile(r"^(\w*(Backward|Gradients?|Pull[bB]ack|Slope|Derivative)(Of\w*|Times)?)$")
 # Independent checks, and code that only passes gradients on.
-NOT_FILE = re.compile(r"^(engine/(autograd/(autograd|recompute)|checks/gradient_check|tensor/tensor|base/(dual|scalar))\."
+NOT_FILE = re.compile(r"^(engine/(autograd/(autograd|recompute)|checks/gradient_check|tensor/tensor|math/(dual|scalar))\."
                       r"|nn/(base/(gradient_case|module_case)|optimizers/base/optimizer)\.)")
 NOT_FUNCTION = re.compile(r"^(\w*by_dual|\w*_case|check\w*|needs_\w*|has_\w*|zero_gradients)$")
 NOT_STRUCT = re.compile(r"ByDual|Case$|Report$|Row$")
