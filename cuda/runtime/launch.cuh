@@ -25,8 +25,8 @@ struct Launch {
 
 cudaStream_t stream();
 
-// Throws an Error unless the launch succeeded. A fault inside the kernel is reported by a later
-// call, whose Error names this launch as the latest.
+// Throws a MachineError unless the launch succeeded. A fault inside the kernel is reported by a
+// later call, whose MachineError names this launch as the latest.
 void check(cudaError_t result, const Launch& launch);
 
 template <class... P, class... A>

@@ -160,15 +160,15 @@ void check_supported(const DeviceProperties& gpu) {
   constexpr int oldest = 8;
   const std::string capability = std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
   if (gpu.major < oldest)
-    throw Error("start: the GPU " + gpu.name + " has compute capability " + capability +
-                "; the kernels need 8.0 or later; use --device=cpu");
+    throw MachineError("start: the GPU " + gpu.name + " has compute capability " + capability +
+                       "; the kernels need 8.0 or later; use --device=cpu");
   if (has_code()) return;
   const bool has_warp_groups = gpu.major == 9 && gpu.minor == 0;
   const std::string architecture = std::to_string(gpu.major) + std::to_string(gpu.minor) + (has_warp_groups ? "a" : "");
-  throw Error("start: this program has no code for the GPU " + gpu.name + " of compute capability " + capability +
-              "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
-              "; build it for this GPU with cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
-              architecture + " && cmake --build build --parallel; or use --device=cpu");
+  throw MachineError("start: this program has no code for the GPU " + gpu.name + " of compute capability " + capability +
+                     "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
+                     "; build it for this GPU with cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
+                     architecture + " && cmake --build build --parallel; or use --device=cpu");
 }
 const DeviceProperties& device_properties() {
   static const DeviceProperties instance = query_device();  // if it throws, the next call tries again
@@ -222,7 +222,7 @@ void synchronize() { check(cudaStreamSynchronize(stream()), "synchronize"); }
 Workspace::Workspace(int64_t bytes) : pool_(pool()), data_(pool_->take(bytes, "workspace")) {
   if (!data_)
     throw MachineError("workspace: out of memory on the GPU: " + std::to_string(bytes) + " bytes requested; " +
-                pool_->description() + "; use a smaller batch or model");
+                       pool_->description() + "; use a smaller batch or model");
 }
 Workspace::~Workspace() { pool_->give(data_); }
 

@@ -1,23 +1,17 @@
 // Memory and work queue of a GPU, for plain C++: this header uses no CUDA header.
 //
 // All work is queued on one CUDA stream; a thread that captures a CUDA graph has its own. A failed
-// call throws an Error that names the operation, the source location and the launch shape.
+// call throws a MachineError that names the operation, the source location and the launch shape.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 
 #include "engine/system/pool.h"
 
 namespace orrery::cuda {
-
-class Error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 int device_count();  // 0 without a GPU or without a driver
 
@@ -30,10 +24,10 @@ struct DeviceProperties {
   double clock = 0;          // maximum of the multiprocessors, in Hz; 0: unknown
   bool warp_groups = false;  // runs code for 90a: cuda/matmul/warp_group.cuh
 };
-// Returns the GPU in use. Throws an Error if there is none, if its compute capability is below 8.0
-// (the kernels' minimum), or if the program has no code for it.
+// Returns the GPU in use. Throws a MachineError if there is none, if its compute capability is below
+// 8.0 (the kernels' minimum), or if the program has no code for it.
 const DeviceProperties& device_properties();
-void check_supported(const DeviceProperties& gpu);  // throws the latter two Errors
+void check_supported(const DeviceProperties& gpu);  // throws the latter two
 int64_t free_memory();                              // bytes
 bool started();                                     // true once work has been queued
 

@@ -15,6 +15,7 @@
 #include "cuda/runtime/runtime.h"
 #include "engine/tensor/storage.h"
 #include "engine/types/dtype.h"
+#include "engine/types/machine_error.h"
 #include "tests/support/message.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
@@ -28,7 +29,7 @@ using testing::Message;
 // Expects an error of the CUDA runtime.
 template <class F>
 Message expect_gpu_error(const F& f) {
-  return expect_error<cuda::Error>(f);
+  return expect_error<MachineError>(f);
 }
 
 #if defined(EMULATE_CUDA)
