@@ -165,8 +165,8 @@ void check_supported(const DeviceProperties& gpu) {
   if (has_code()) return;
   const bool has_warp_groups = gpu.major == 9 && gpu.minor == 0;
   const std::string architecture = std::to_string(gpu.major) + std::to_string(gpu.minor) + (has_warp_groups ? "a" : "");
-  throw MachineError("start: this program has no code for the GPU " + gpu.name + " of compute capability " + capability +
-                     "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
+  throw MachineError("start: this program has no code for the GPU " + gpu.name + " of compute capability " +
+                     capability + "; it was built with CMAKE_CUDA_ARCHITECTURES=" ORRERY_CUDA_ARCHITECTURES
                      "; build it for this GPU with cmake -S . -B build -DORRERY_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=" +
                      architecture + " && cmake --build build --parallel; or use --device=cpu");
 }
