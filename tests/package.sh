@@ -1,7 +1,8 @@
 #!/bin/sh
-# sh tests/package.sh BUILD: tests README's files for a project that uses orrery: installed, from the folder BUILD
-# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code must be as fast
-# as the installed one for any build type of the parent.  `orrery try` must then work with the installed headers.
+# sh tests/package.sh BUILD: tests the files of examples/own_project/README.md, a project that uses orrery: installed,
+# from the folder BUILD itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's
+# code must be as fast as the installed one for any build type of the parent.  `orrery try` must then work with the
+# installed headers.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -20,13 +21,14 @@ fail() {
   exit 1
 }
 
-# README has both files between these marks.
-extract() { sed -n "/^<!-- $1 begin -->/,/^<!-- $1 end -->/p" README.md | grep -v -e '^<!--' -e '^```'; }
+# The page has both files between these marks.
+page=examples/own_project/README.md
+extract() { sed -n "/^<!-- $1 begin -->/,/^<!-- $1 end -->/p" $page | grep -v -e '^<!--' -e '^```'; }
 installed=$work/installed subfolder=$work/subfolder prefix=$work/prefix
 mkdir "$installed" "$subfolder"
 extract "project" > "$installed/CMakeLists.txt"
 extract "program" > "$installed/mine.cpp"
-grep -q main "$installed/mine.cpp" || fail "README has lost its program"
+grep -q main "$installed/mine.cpp" || fail "$page has lost its program"
 cat >> "$installed/CMakeLists.txt" << 'END'
 add_executable(steps steps.cpp)
 target_link_libraries(steps PRIVATE orrery::core)
@@ -55,7 +57,7 @@ END
 # setting FOLDER NAME: prints a value of CMake's cache there.
 setting() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
 or_show install.log cmake --install "$build" --prefix "$prefix"
-# README puts BUILD into PATH, which find_package searches, too; a prefix has precedence.
+# The pages put BUILD into PATH, which find_package searches, too; a prefix has precedence.
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/build" -DCMAKE_PREFIX_PATH="$prefix"
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/by_path"
 [ "$(setting "$installed/by_path" orrery_DIR)" = "$build" ] || fail "the package in PATH was not found"

@@ -287,14 +287,16 @@ TEST_CASE("rules: engine, cuda and nn have at most 32,970 lines") {
 
 TEST_CASE("rules: the roots of engine, cuda and nn contain folders and no sources") {
   for (const std::string layer : {"engine", "cuda", "nn"})
-    for (const auto& entry : fs::directory_iterator(root / layer))
-      CHECK_MESSAGE((entry.is_directory() || entry.path().extension() == ".cmake"), entry.path().filename().string(),
-                    " is at the root of ", layer);
+    for (const auto& entry : fs::directory_iterator(root / layer)) {
+      const std::string extension = entry.path().extension().string();
+      CHECK_MESSAGE((entry.is_directory() || extension == ".cmake" || extension == ".md"),
+                    entry.path().filename().string(), " is at the root of ", layer);
+    }
 }
 
-// README's reading list: rows of the table between the marks, whose first cell names a file.
+// The reading list of engine/README.md: rows of the table between the marks, whose first cell names a file.
 TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lines") {
-  const std::string text = read(root / "README.md").text;
+  const std::string text = read(root / "engine/README.md").text;
   const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
   REQUIRE(begin < end);
   REQUIRE(end != std::string::npos);
@@ -313,7 +315,7 @@ TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lin
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
-// README.md shows the order; if it differs, the test prints the correct order.
+// engine/README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("rules: includes between folders have no cycle") {
   for (const bool whole : {true, false}) {
     const FolderLevels levels = levels_of(tree(), whole);
@@ -323,8 +325,8 @@ TEST_CASE("rules: includes between folders have no cycle") {
   size_t number = 0;
   for (const Strings& level : levels_of(tree(), false).levels)
     order += std::to_string(++number) + "  " + joined(level) + "\n";
-  CHECK_MESSAGE(read(root / "README.md").text.find("```\n" + order + "```\n") != std::string::npos,
-                "README.md needs these lines:\n", order);
+  CHECK_MESSAGE(read(root / "engine/README.md").text.find("```\n" + order + "```\n") != std::string::npos,
+                "engine/README.md needs these lines:\n", order);
 }
 
 TEST_CASE("rules: the top level has a fixed set of entries") {
