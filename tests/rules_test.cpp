@@ -3,18 +3,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/tree.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::lines_of;
+using orrery::testing::text_of;
 using Strings = std::vector<std::string>;
 
 struct File {
@@ -30,7 +32,7 @@ struct File {
 };
 using Files = std::vector<File>;
 
-const fs::path root = ORRERY_SOURCE_DIR;
+const fs::path& root = orrery::testing::source_root;
 // A file includes from its own layer and earlier ones. engine and cuda share the first layer.
 const std::vector<Strings> layers{
     {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
@@ -40,12 +42,7 @@ const std::vector<Strings> layers{
     {"models"},
     {"examples"}};
 
-File read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
-}
+File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), text_of(path)}; }
 
 const Files& tree() {
   static const Files files = [] {
@@ -65,17 +62,10 @@ const Files& tree() {
   return files;
 }
 
-Strings lines(const std::string& text) {
-  Strings result;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) result.push_back(line);
-  return result;
-}
-
 Strings includes(const File& file) {
   static const std::regex form(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   Strings result;
-  for (const std::string& line : lines(file.text))
+  for (const std::string& line : lines_of(file.text))
     if (std::smatch match; std::regex_search(line, match, form)) result.push_back(match[1]);
   return result;
 }
@@ -224,7 +214,7 @@ Strings text_violations(const Files& files) {
   Strings result;
   for (const File& file : files) {
     int number = 0;
-    for (const std::string& line : lines(file.text)) {
+    for (const std::string& line : lines_of(file.text)) {
       ++number;
       for (const Ban& ban : bans)
         if (std::regex_search(file.path, ban.paths) && std::regex_search(line, ban.pattern))
@@ -303,13 +293,13 @@ TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lin
   static const std::regex row("^\\| `([^`]+)` \\|");
   std::set<std::string> known;
   int64_t total = 0;
-  for (const std::string& line : lines(text.substr(begin, end - begin))) {
+  for (const std::string& line : lines_of(text.substr(begin, end - begin))) {
     std::smatch match;
     if (!std::regex_search(line, match, row)) continue;
     const std::string path = match[1];
     REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but does not exist");
     CHECK_MESSAGE(known.insert(path).second, path, " is listed twice");
-    total += static_cast<int64_t>(lines(read(root / path).text).size());
+    total += static_cast<int64_t>(lines_of(read(root / path).text).size());
   }
   CHECK(known.size() >= 15);
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
