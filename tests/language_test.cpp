@@ -86,7 +86,9 @@ std::vector<Sentence> sentences_in(const fs::path& path) {
   std::vector<Sentence> lines;
   std::istringstream page(text.str());
   size_t number = 0;
-  for (std::string line; std::getline(page, line);) lines.push_back({comments, ++number, line});
+  const bool quotes_claims = path.parent_path().parent_path() == root / "examples/studies";
+  for (std::string line; std::getline(page, line); ++number)
+    if (!quotes_claims || !line.starts_with("| [")) lines.push_back({comments, number + 1, line});
   return lines;
 }
 

@@ -131,3 +131,14 @@ TEST_CASE("pages: every link leads to a file or heading of the tree, and every n
   CHECK(count("`tests/none.sh`\n") == 1);
   CHECK(count("```\n[none](none.md)\n```\n") == 0);
 }
+
+TEST_CASE("pages: every picture has colors for a dark page") {
+  size_t pictures = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(source_root / "examples")) {
+    if (entry.path().extension() != ".svg") continue;
+    const std::string path = fs::relative(entry.path(), source_root).generic_string(), svg = text_of(entry.path());
+    ++pictures;
+    CHECK_MESSAGE(svg.find("@media (prefers-color-scheme: dark)") != std::string::npos, path);
+  }
+  CHECK(pictures >= 49);
+}
