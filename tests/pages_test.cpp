@@ -106,6 +106,28 @@ Strings missing_targets(const Page& page) {
   return missing;
 }
 
+// Returns a message for each line of a block after <!-- copied from PAGE --> that PAGE lacks. Links
+// of a row lead from the page's own folder, and the text of its first link may differ.
+Strings outdated_copies(const Page& page, size_t& copies) {
+  static const std::regex mark("<!-- copied from (\\S+) -->");
+  Strings outdated;
+  std::string source, folder;  // of the block; empty: not in a block
+  for (const std::string& line : lines_of(page.text)) {
+    if (std::smatch match; std::regex_match(line, match, mark)) {
+      source = match[1], folder = fs::path(source).parent_path().generic_string() + "/", ++copies;
+      continue;
+    }
+    if (line.empty()) source.clear();
+    if (source.empty() || line.starts_with("```")) continue;
+    std::string row = line;
+    for (size_t at; (at = row.find("](" + folder)) != std::string::npos;) row.erase(at + 2, folder.size());
+    if (row.starts_with("| [")) row.erase(0, row.find("]("));
+    if (text_of(source_root / source).find(row + "\n") == std::string::npos)
+      outdated.push_back(page.path + ": " + source + " has no such line: " + row);
+  }
+  return outdated;
+}
+
 }  // namespace
 
 TEST_CASE("pages: README has at most 200 lines and 12 KB, every other written page at most 20 KB") {
@@ -130,6 +152,18 @@ TEST_CASE("pages: every link leads to a file or heading of the tree, and every n
   CHECK(count("[none](../README.md#no-such-heading)\n") == 1);
   CHECK(count("`tests/none.sh`\n") == 1);
   CHECK(count("```\n[none](none.md)\n```\n") == 0);
+}
+
+TEST_CASE("pages: figures that are copied from another page are those of that page") {
+  size_t copies = 0;
+  for (const Page& page : pages())
+    for (const std::string& outdated : outdated_copies(page, copies)) FAIL_CHECK(outdated);
+  CHECK(copies >= 3);  // README: a sweep, verdicts, speed
+  const auto count = [&](const std::string& text) { return outdated_copies({"page.md", text}, copies).size(); };
+  const std::string begin = "<!-- copied from examples/data/README.md -->\n";
+  CHECK(count(begin + "no such line\n") == 1);
+  CHECK(count(begin + "```\nno such line\n```\n\nanother paragraph\n") == 1);
+  CHECK(count("no such line\n") == 0);
 }
 
 TEST_CASE("pages: every picture has colors for a dark page") {
