@@ -179,6 +179,9 @@ if(ORRERY_EXAMPLES AND (ORRERY_CUDA OR TARGET orrery_emulated))
   endforeach()
 endif()
 
+add_test(NAME api COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/api.py" --check)
+set_tests_properties(api PROPERTIES LABELS rules TIMEOUT 120)
+
 if(TARGET orrery AND NOT ORRERY_SANITIZE)
   add_test(NAME pages COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/pages.py" $<TARGET_FILE:orrery>)
   set_tests_properties(pages PROPERTIES LABELS examples TIMEOUT 1800)
