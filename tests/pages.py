@@ -274,6 +274,9 @@ def main():
     names = sys.argv[2:] or pages()
     left_out, used, parser = table(), set(), Parser(str(program))
     passed, failed = 0, []
+    for wrong in ("orrery train --no_such=1", "orrery no_such", "sh tests/no_such.sh", "sh tests/run.sh --no_such", "a 'b"):
+        if not parser.error_in(wrong, "README.md"):
+            failed.append("tests/pages.py: accepted " + wrong)
     for page in names:
         page_passed, page_failed = run_page(page, program, parser, left_out, used)
         print(f"{page}: {page_passed} passed, {len(page_failed)} failed", flush=True)
