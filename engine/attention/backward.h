@@ -1,5 +1,5 @@
-// Gradients of a group of queries and a group of keys. A tile takes five products: two for scores
-// and gradients of weights, three that add to dv, dk, dq. Relative-position terms add more.
+// Backward of attention on a CPU, for ranges of queries and keys. Each tile takes five matrix
+// products: scores, gradients of weights, dv, dk and dq. Relative-position terms add more.
 #pragma once
 
 #include "engine/attention/score_gradients.h"
@@ -44,14 +44,14 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   return b;
 }
 
-// Rows that receive gradients of one head: rows of the gradient's tokens, or the task's own sums,
-// which finish() writes to these rows.
+// The rows of dq, dk or dv that a task adds to, for one head: those of the gradient tensor, or f32
+// sums of the task, which finish() rounds into the tensor.
 template <class N>
 struct GradientRows {
   using A = Sum<N>;
   Tokens<A> tokens;
   int64_t first, head, size;  // row 0 belongs to token `first`
-  A* own;
+  A* own;                     // sums of the task; null: none
 
   Matrix<A> from(int64_t row) const {
     return own ? Matrix<A>{own + row * size, size} : QueryBlock<N>::rows(tokens, first + row, head, size);

@@ -1,4 +1,4 @@
-// Checks of arguments, done before any computation; errors give the name and the value.
+// Checks of attention's arguments; error messages name the argument and its value.
 #pragma once
 
 #include <cmath>
@@ -107,7 +107,7 @@ void check_distances(const AttentionProblem<A>& p) {
     }
 }
 
-// Does not read data on a GPU, so the relative terms must cover all possible values there.
+// Reads no data of a GPU; there the relative terms must cover every distance that could be visible.
 template <class A>
 void check_numbers(AttentionProblem<A> p, Device device) {
   if (device == Device::cuda) {

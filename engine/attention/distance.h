@@ -13,7 +13,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// Rows of the band: row r has distance first + r; key j and lane i meet in row i + keys - 1 - j.
+// The rows of a band: row r has x = first + r; key j and lane i meet in row i + keys - 1 - j.
 struct Diagonals {
   int64_t first, keys;
   Range visible;  // rows with distances of visible pairs

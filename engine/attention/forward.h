@@ -1,5 +1,5 @@
-// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights. Persistent slots
-// are further tiles after the context.
+// Forward of attention on a CPU: o = sum_j w_j v_j for a block of queries, with online softmax or
+// pointwise weights. Persistent slots are further tiles after the context.
 #pragma once
 
 #include "engine/attention/scores.h"

@@ -1,4 +1,4 @@
-// Shared by forward, backward and statistics: the query block of a head and the tiles of keys.
+// The query block of a head and its tiles of keys, shared by forward, backward and statistics.
 #pragma once
 
 #include "engine/attention/mask.h"
@@ -24,7 +24,7 @@ struct QueryBlock {
   int64_t width;         // count rounded up to whole vectors
 
   bool softmax() const { return p.weighting.softmax(); }
-  template <class B>  // rows from token `token` on, of tokens (batch, n, heads, size)
+  template <class B>  // rows of a head in (batch, n, heads, size), from token `token` of the batch on
   static Matrix<B> rows(Tokens<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
@@ -90,7 +90,7 @@ void each_tile_of_slots(Range range, const Tile& tile) {
     tile(Keys{slot, minimum(key_block, range.end - slot), Coverage::all, true});
 }
 
-// Returns the rows of a tile's keys in `tokens`, which are those of the context or of the slots.
+// Returns the tile's rows of `tokens`, a tensor of the context or of the slots.
 template <class N, class B>
 Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
@@ -116,8 +116,8 @@ bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_operand_rows; C
-// is a transposed copy. Masked elements may be left unwritten.
+// tile (keys x width) = factor B C. B has a row of `rows` per key, from left_operand_rows; C is
+// `columns`, a transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {

@@ -1,5 +1,5 @@
-// The order of tasks. Every split depends on the sizes alone, and only the integer count of work is
-// atomic, so results are bit-identical for any number of threads.
+// Splits attention into tasks, each computed by one thread. The split depends on the sizes alone,
+// and only the count of multiply-adds is atomic: results are bit-identical for any thread count.
 #pragma once
 
 #include <atomic>

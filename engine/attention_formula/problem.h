@@ -26,8 +26,8 @@
 // H = -sum (w/P) ln (w/P). For softmax, H adds nothing to c, since sum_j w_ij dH/dw_ij = 0. Softmax
 // weights sum to 1 for all scores, so dS is left out of g and c.
 //
-// Linear factors are not included: a factor of the length or head scales o. Masked keys do not
-// affect output or gradients, even if NaN; a query without visible keys gives 0 everywhere.
+// Factors that only scale o, such as L^-alpha or one per head, are left to the caller. Masked keys
+// do not affect output or gradients, even if NaN; a query without visible keys gives 0 everywhere.
 // Products with a weight of exactly 0 may be skipped. A key with r < 0 is masked. A key with r = 0,
 // the far end of the ramp, has weight 0 and is not visible; if another key is, its score adds to
 // the gradient of the span. Integer z, such as the 0 of most heads, meet both ends exactly.
@@ -47,10 +47,11 @@
 
 namespace orrery {
 
-// The attention mask. Tokens and distances are below 2^29: two of them plus `unbounded` fit an int.
+// The attention mask as plain values. Counts of tokens are below 2^29, so that the sum of two and
+// `unbounded` fits an int.
 struct MaskView {
   static constexpr int unbounded = 1 << 30;
-  int queries = 0, keys = 0;  // of a sequence
+  int queries = 0, keys = 0;  // numbers of tokens per sequence
   int query_offset = 0;       // position of query 0 among the keys
   // Visible keys: first <= j - i <= last and j - i != masked, by causality, window and own key.
   int first = -unbounded, last = unbounded, masked = unbounded;
@@ -66,8 +67,8 @@ struct Tokens {
   int64_t stride = 0;
 };
 
-// Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if
-// word j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold; slot n: key keys + n.
+// Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if word
+// j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold. Slot n counts as key keys + n.
 template <class A>
 struct WeightDropout {
   DeviceRandomKey rng_key = {};
