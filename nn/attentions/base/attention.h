@@ -5,7 +5,7 @@
 //   q = x W_q,  k = c W_k,  v = c W_v          c = x, or another sequence in cross attention
 //   q, k <- normalized (qk_norm), rotated (rotary)
 //   o = f(q, k, v; relative-position bias or embedding, span, persistent slots, masks)
-//   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
+//   y = (F(x W_g) o) W_o + residual            F(x W_g): the gate, if there is one
 //
 // A text stream is processed block by block: with a cache of states, k and v are projected from
 // [x of previous blocks, x], as far back as the span reaches. The x of previous blocks is constant.

@@ -1,4 +1,4 @@
-// Attention span of a head: a soft mask over the distance x between a query and a key.
+// The attention span of a head: a soft mask over the distance x, in tokens, from query to key.
 //   m(x) = clip((R + z + 1 - x) / R, 0, 1)
 // Sukhbaatar et al. 2019, arXiv:1905.07799. As in their code the ramp starts at distance 1, so at
 // z = 0 the R most recent tokens are visible, not R - 1. engine/attention_formula/problem.h has the
