@@ -320,7 +320,7 @@ void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   constexpr int64_t vector = 16 / static_cast<int64_t>(sizeof(Sum));
   const int64_t elements_per_thread = plan.vectors_c ? vector : 1;
   const int64_t blocks = std::min(matmul_tiles(elements / elements_per_thread, matmul_threads), max_blocks);
-  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
+  launch({"matmul: split-K", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
          sums, plan.splits, plan.vectors_c, epilogue);
 }
 template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>

@@ -64,9 +64,12 @@ TEST_CASE("elementary functions") {
   check_case("tanh", {x}, [](const Inputs& t) { return tanh(t[0]); });
   check_case("erf", {x}, [](const Inputs& t) { return erf(t[0]); });
   check_case("reciprocal", {p}, [](const Inputs& t) { return reciprocal(t[0]); });
-  check_case("absolute", {p}, [](const Inputs& t) { return abs(-t[0]); });
+  check_case("abs", {p}, [](const Inputs& t) { return abs(-t[0]); });
   check_case("where", {x, p}, [](const Inputs& t) { return where(heaviside(t[0].detach()), t[0] * 2.0, t[1]); });
   CHECK(heaviside(Tensor::from({3}, {-1, 0, 2})).to_vector() == std::vector<double>{0, 0, 1});
+  const Tensor integers = Tensor::zeros({3}, Dtype::i32);
+  expect_error([&] { abs(integers); }).names("abs").value("i32").offers("Dtype::f32");
+  expect_error([&] { heaviside(integers); }).names("heaviside").value("i32").offers("Dtype::f32");
 }
 
 TEST_CASE("where selects: a NaN in the other operand changes neither value nor gradient") {
