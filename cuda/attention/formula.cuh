@@ -66,12 +66,12 @@ __device__ Interval query_range(const P& p, const KeyTile& keys, int keys_of_til
 // ---- operands of one head
 
 template <class P, class B>  // B: A for writing, const A for reading
-__device__ auto rows_of_queries(const P& p, Tokens<B> tokens, const QueryTile& q, int size) {
+__device__ auto rows_of_queries(const P& p, TensorView<B> tokens, const QueryTile& q, int size) {
   return rows_from(p, tokens, int64_t{q.sequence} * p.queries, int64_t{q.head} * size);
 }
 template <class A, class P>
-__device__ ReadRows<A> rows_of_keys(const P& p, Tokens<const A> context, Tokens<const A> slots, const QueryTile& q,
-                                    const KeyTile& keys, int size) {
+__device__ ReadRows<A> rows_of_keys(const P& p, TensorView<const A> context, TensorView<const A> slots,
+                                    const QueryTile& q, const KeyTile& keys, int size) {
   const int64_t column = int64_t{kv_head(p, q)} * size;
   return keys.slots ? rows_from(p, slots, 0, column) : rows_from(p, context, int64_t{q.sequence} * p.keys, column);
 }

@@ -25,7 +25,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const int64_t size = p.head_size, value_size = p.value_size;
   const bool needs_span = w.sums.span || (p.span_per_query && p.gradients.span);
   BackwardBlock<N> b{block};
-  const auto right = [&](Tokens<const A> tokens, int64_t size, A* memory) {
+  const auto right = [&](TensorView<const A> tokens, int64_t size, A* memory) {
     const Matrix<const Element<N>> rows = block.query_elements(tokens, size);
     return RightOperand<N>{rows, right_operand_rows<N>(rows, block.count, size, memory),
                            finite(rows, block.count, size)};
@@ -49,7 +49,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
 template <class N>
 struct GradientRows {
   using A = Sum<N>;
-  Tokens<A> tokens;
+  TensorView<A> tokens;
   int64_t first, head, size;  // row 0 belongs to token `first`
   A* own;                     // sums of the task; null: none
 
@@ -61,7 +61,7 @@ struct GradientRows {
   }
   void finish(Range range) const {
     if (!own) return;
-    const Tokens<Element<N>> rounded = {reinterpret_cast<Element<N>*>(tokens.data), tokens.stride};
+    const TensorView<Element<N>> rounded = {reinterpret_cast<Element<N>*>(tokens.data), tokens.stride};
     const Matrix<Element<N>> rows = QueryBlock<N>::rows(rounded, first, head, size);
     for (int64_t r = range.begin; r < range.end; ++r)
       for (int64_t c = 0; c < size; c += lanes<A>) store_rounded(rows.row(r) + c, load(own + r * size + c));

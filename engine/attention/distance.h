@@ -80,7 +80,7 @@ void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, 
 
 template <class N, class A = Sum<N>>
 void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
+  const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width;
   each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
     const int64_t n = rows.end - rows.begin, size = block.p.head_size;
@@ -139,7 +139,7 @@ void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, 
 template <class N, class A = Sum<N>>
 void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightOperand<N>& queries,
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
+  const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
   const Update<A> scaled = {.factor = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);

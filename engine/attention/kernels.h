@@ -25,18 +25,18 @@ struct QueryBlock {
 
   bool softmax() const { return p.weighting.softmax(); }
   template <class B>  // rows of a head in (batch, n, heads, size), from token `token` of the batch on
-  static Matrix<B> rows(Tokens<B> tokens, int64_t token, int64_t head, int64_t size) {
+  static Matrix<B> rows(TensorView<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
   template <class B>
-  Matrix<B> query_rows_of(Tokens<B> tokens, int64_t size) const {
+  Matrix<B> query_rows_of(TensorView<B> tokens, int64_t size) const {
     return rows(tokens, sequence * p.queries + first, head, size);
   }
   // Casts inputs to the real element type, which may be bf16 behind pointers to float.
-  static Tokens<const Element<N>> as_elements(Tokens<const A> tokens) {
+  static TensorView<const Element<N>> as_elements(TensorView<const A> tokens) {
     return {reinterpret_cast<const Element<N>*>(tokens.data), tokens.stride};
   }
-  Matrix<const Element<N>> query_elements(Tokens<const A> tokens, int64_t size) const {
+  Matrix<const Element<N>> query_elements(TensorView<const A> tokens, int64_t size) const {
     return query_rows_of(as_elements(tokens), size);
   }
   // Returns the index of the first query in (batch, heads, queries).
@@ -92,7 +92,7 @@ void each_tile_of_slots(Range range, const Tile& tile) {
 
 // Returns the tile's rows of `tokens`, a tensor of the context or of the slots.
 template <class N, class B>
-Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
+Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, TensorView<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
   return block.rows(tokens, before + keys.first, block.kv_head, size);
 }

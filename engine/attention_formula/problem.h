@@ -60,9 +60,9 @@ struct MaskView {
   const int32_t* key_document_ids = nullptr;    //   only keys of the query's own document are visible
 };
 
-// A tensor (batch, tokens, heads, size): dense within a token; tokens are `stride` elements apart.
+// A view of (batch, tokens, heads, size). A token is contiguous; `stride`: elements between tokens.
 template <class A>
-struct Tokens {
+struct TensorView {
   A* data = nullptr;
   int64_t stride = 0;
 };
@@ -96,11 +96,11 @@ struct StatisticsGradients {
 
 template <class A>
 struct AttentionGradients {  // overwritten, not added to; null: not computed
-  Tokens<A> query = {}, key = {}, value = {}, slot_key = {}, slot_value = {}, relative_embedding = {};
+  TensorView<A> query = {}, key = {}, value = {}, slot_key = {}, slot_value = {}, relative_embedding = {};
   A *relative_bias = nullptr, *span = nullptr;
 };
 
-// A is float or double. All `Tokens` have one dtype: A, or bf16 behind float pointers if `is_bf16`.
+// A is float or double. All TensorViews have dtype A, or bf16 behind float pointers if `is_bf16`.
 template <class A>
 struct AttentionProblem : MaskView {
   int batch = 0, query_heads = 1, kv_heads = 1;  // query head h uses key head h / (query_heads / kv_heads)
@@ -110,17 +110,17 @@ struct AttentionProblem : MaskView {
   bool is_bf16 = false, span_per_query = false;  // span_per_query: (batch, query_heads, queries), else (query_heads)
   A scale = 1, soft_cap = 0, ramp = 0;           // soft cap 0: none; ramp: R of the span
   WeightDropout<A> dropout = {};
-  Tokens<const A> query = {}, key = {}, value = {};
-  Tokens<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
-  Tokens<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
+  TensorView<const A> query = {}, key = {}, value = {};
+  TensorView<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
+  TensorView<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
   const A* relative_bias = nullptr;                // b: (query_heads, distances)
   const A* span = nullptr;                         // z in tokens
   // Forward writes o (batch, queries, query_heads, value_size); softmax also writes
   // L (batch, query_heads, queries), -inf without visible keys. Statistics read L, backward both.
-  Tokens<A> output = {};
+  TensorView<A> output = {};
   A* log_sum = nullptr;
   RowStatistics<A> statistics = {};  // written
-  Tokens<const A> output_gradient = {};
+  TensorView<const A> output_gradient = {};
   StatisticsGradients<A> statistics_gradients = {};
   AttentionGradients<A> gradients = {};
 
