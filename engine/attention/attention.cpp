@@ -104,9 +104,9 @@ void with_problem(const AttentionInputs& inputs, const AttentionOptions& options
 }
 
 thread_local int64_t multiply_adds = 0;
-void count_work(int64_t multiplications) {
-  multiply_adds += multiplications;
-  count_flops(2. * static_cast<double>(multiplications));
+void count_multiply_adds(int64_t done) {
+  multiply_adds += done;
+  count_flops(2. * static_cast<double>(done));
 }
 
 Tensor empty_row_values(const Tensor& q) {
@@ -158,7 +158,7 @@ AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptio
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).forward(p);
     else
-      count_work(attention_forward(p, weighting));
+      count_multiply_adds(attention_forward(p, weighting));
   });
   return y;
 }
@@ -197,7 +197,7 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).backward(p);
     else
-      count_work(attention_backward(p, weighting));
+      count_multiply_adds(attention_backward(p, weighting));
   });
 }
 

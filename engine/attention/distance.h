@@ -87,9 +87,9 @@ void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scor
     const Matrix<const A> left =
         left_operand_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
     const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
-    *w.work += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
-                          {w.band + rows.begin * width, width}, scaled, full_band,
-                          {rows.begin - (keys.count - 1), rows.begin});
+    *w.multiply_adds += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
+                                   {w.band + rows.begin * width, width}, scaled, full_band,
+                                   {rows.begin - (keys.count - 1), rows.begin});
   });
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Matrix<A> column = {w.band + i * width + i, width};

@@ -121,7 +121,7 @@ bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {
-  *w.work +=
+  *w.multiply_adds +=
       product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
                  {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
@@ -140,17 +140,18 @@ template <class N, class A = Sum<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
+    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
   else
-    *w.work += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
+    *w.multiply_adds += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
 }
 template <class N, class A = Sum<N>>
 void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
+    *w.multiply_adds += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update,
+                                   inner);
   else
-    *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
+    *w.multiply_adds += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }
 
 // Returns true if no score is positive or NaN.

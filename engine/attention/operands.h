@@ -141,13 +141,13 @@ class TaskMemory {
   explicit TaskMemory(const Problem<A>& problem)
       : memory_(Device::cpu, lay_out(problem, nullptr) * int64_t{sizeof(A)}) {
     lay_out(problem, reinterpret_cast<A*>(memory_.data()));
-    workspace_.work = &work_;
+    workspace_.multiply_adds = &multiply_adds_;
   }
   TaskMemory(const TaskMemory&) = delete;
   TaskMemory& operator=(const TaskMemory&) = delete;
 
   Workspace<A>& workspace() { return workspace_; }
-  int64_t work() const { return work_; }
+  int64_t multiply_adds() const { return multiply_adds_; }
 
  private:
   int64_t lay_out(const Problem<A>& p, A* memory) {
@@ -184,7 +184,7 @@ class TaskMemory {
 
   Workspace<A> workspace_ = {};
   Buffer memory_;
-  int64_t work_ = 0;
+  int64_t multiply_adds_ = 0;
 };
 
 }  // namespace orrery::detail::attention

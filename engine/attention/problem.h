@@ -49,7 +49,7 @@ struct Workspace {
   A *spans, *span_gradients;                   // query_block elements each; each of `rows` too
   A* rows[8];
   SharedSums<A> sums;
-  int64_t* work;  // multiply-adds so far
+  int64_t* multiply_adds;  // those done so far
 };
 
 struct Range {
