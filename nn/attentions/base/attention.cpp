@@ -147,14 +147,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
 }
 AttentionLayer::~AttentionLayer() = default;
 
-AttentionOptions AttentionLayer::span_limits() const {
-  AttentionOptions limits{.mask = {.attend_to_self = attend_to_self_}};
-  if (span_) span_->limit(limits);
-  return limits;
+AttentionOptions AttentionLayer::window_and_ramp() const {
+  AttentionOptions options{.mask = {.attend_to_self = attend_to_self_}};
+  if (span_) span_->set_window_and_ramp(options);
+  return options;
 }
 // Returns the number of these distances that are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
-  const int64_t window = span_limits().mask.window;
+  const int64_t window = window_and_ramp().mask.window;
   return window > 0 ? std::min(distances, window) : distances;
 }
 
@@ -201,9 +201,9 @@ AttentionInputs AttentionLayer::project(const Tensor& x, ForwardPass& pass) {
 void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& r, ForwardPass& pass) {
   check_cache(name_, pass, options_.causal);
   check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
-  const AttentionOptions limits = span_limits();
+  const AttentionOptions options = window_and_ramp();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
-  const int64_t reach = span_->reach(limits), max_distance = limits.mask.window - 1, begin = pass.offset(),
+  const int64_t reach = span_->reach(options), max_distance = options.mask.window - 1, begin = pass.offset(),
                 next = begin + x.size(1);
   Tensor& cached = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
@@ -250,7 +250,7 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Forw
         ": cross attention attends within a token's own document, so pass.document_ids and pass.encoder_document_ids "
         "must be given together; only ",
         pass.document_ids ? "the first" : "the second", " is given");
-  if (span_) span_->limit(o);
+  if (span_) span_->set_window_and_ramp(o);
   return o;
 }
 
@@ -344,7 +344,7 @@ Tensor AttentionLayer::attend_heads(AttentionInputs r, const Tensor& x, ForwardP
   r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
   r.value = hook(path(), "value", r.value);
   if (!cross && !(pass.cache && pass.cache->holds_states))
-    append_to_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
+    append_to_cache(*this, r, pass, pass.cache && span_ ? span_->reach(window_and_ramp()) : 0);
   add_score_terms(x, r, pass);
   const AttentionOptions o = options_of(r, pass);
   const Tensor output = hook(path(), "head_output", attend_all(r, o, pass));

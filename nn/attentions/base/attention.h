@@ -94,7 +94,7 @@ class AttentionLayer : public Sublayer {
 
  private:
   Tensor split_heads(const Tensor& x, int64_t heads) const;
-  AttentionOptions span_limits() const;
+  AttentionOptions window_and_ramp() const;
   int64_t within_window(int64_t distances) const;
   AttentionInputs project(const Tensor& x, ForwardPass& pass);
   void prepend_stream_states(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass);
