@@ -246,7 +246,7 @@ void check_outputs(const Product& p, int64_t count) {
         " outputs; the number must be from 1 to ", p.output_columns.size());
   int64_t columns = 0;
   for (int64_t i = 0; i < count; ++i) columns += p.output_columns[0] ? p.output_columns[static_cast<size_t>(i)] : p.n;
-  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", but the product has ", p.n);
+  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, "; they must add up to n, ", p.n);
 }
 
 }  // namespace

@@ -88,12 +88,10 @@ void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& 
   check(!pass.cache->holds_states, attention.path(),
         ": this attention does not support streams; use softmax or pointwise");
   const int64_t next = pass.offset() + in.query.size(1);  // position after the last query
-  Cache::Entry& cached = pass.cache->entries[attention.unique_path()];
-  in.key = append(cached.key, in.key, cached.key_buffer);
-  in.value = append(cached.value, in.value, cached.value_buffer);
+  Cache::Entry& entry = pass.cache->entries[attention.unique_path()];
+  in.key = append(entry.key, in.key, entry.key_buffer), in.value = append(entry.value, in.value, entry.value_buffer);
   const int64_t first = reach > 0 ? first_kept_position(next, reach - 1) : 0;
-  cached.key = from_position(in.key, first, next).detach();
-  cached.value = from_position(in.value, first, next).detach();
+  entry.key = from_position(in.key, first, next).detach(), entry.value = from_position(in.value, first, next).detach();
 }
 
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& in) {

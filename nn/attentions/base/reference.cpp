@@ -157,9 +157,8 @@ Tensor scored_pairs(const AttentionInputs& in, const AttentionOptions& o) {
 Tensor attention_scores(const AttentionInputs& in, const AttentionOptions& o) {
   const int64_t batch = in.query.size(0), queries = in.query.size(1), heads = in.query.size(2), size = in.query.size(3);
   const Tensor q = permute(in.query, {0, 2, 1, 3}), visible = scored_pairs(in, o), zero = Tensor::zeros_like(q, {1});
-  const Tensor slots = in.slot_key ? slots_of(in.slot_key, batch, heads) : Tensor();
-  const Tensor keys = joined(heads_first(in.key, heads), slots, 2);
-  Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
+  const Tensor k = joined(heads_first(in.key, heads), in.slot_key ? slots_of(in.slot_key, batch, heads) : Tensor(), 2);
+  Tensor s = masked_matmul_transposed(q, k, visible) * o.scale;
   const auto expand_term = [&](const Tensor& term) {  // slots have no distance
     const Tensor context_term = where(slice(visible, 3, 0, in.key.size(1)), term, zero);
     if (!in.slot_key) return context_term;
