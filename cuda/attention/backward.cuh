@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
 // A tile of queries and one of keys with some of a block's distances [first, first + side). Keys
 // before their query have x > 0. On each side two tiles of keys have all pairs at these distances.
 struct DistanceTile {
-  int sign;      // of x = i + query_offset - j
+  int sign;      // sign of x = i + query_offset - j
   int diagonal;  // key - query of the tile's pairs at distance `first`, both counted within the tile
   KeyTile keys;
 

@@ -307,7 +307,7 @@ void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilo
 template <class Kernels, class T, class Result, class Epilogue>
 void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
-  constexpr int64_t max_blocks = 2048;  // of the second kernel
+  constexpr int64_t max_blocks = 2048;  // blocks of the second kernel
   const Matmul<T, Result>& p = plan.product;
   const int64_t elements = p.batch * p.m * p.n, row_sums = p.row_sums ? p.m : 0;
   const Workspace workspace(plan.splits * (elements + row_sums) * static_cast<int64_t>(sizeof(Sum)));

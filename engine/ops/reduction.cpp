@@ -70,7 +70,7 @@ std::vector<int> resolve(const Shape& shape, std::span<const int> axes) {
 }
 
 template <class T>
-struct RowMax {  // of x (outer, n, inner) along n; one row is one (outer, inner) pair
+struct RowMax {  // maximum of x (outer, n, inner) along n; a row is one (outer, inner) pair
   In<T> x;
   Out<T> y;
   Out<int32_t> index;

@@ -2,7 +2,7 @@
 //   u = swish(x W_u),  v = swish(x W_v)   (T, E),   z = swish(x W_z)   (T, S)
 //   q = z gamma_q + beta_q,   k = z gamma_k + beta_k,   both rotated if the position is rotary
 //   a_ij = relu(<q_i, k_j> / n_i + b_|i-j|)^2,   y = (u (A v)) W_o + r
-// With o = A v and g = dy W_o^T:
+// With o = A v, g = dy W_o^T and the residual r:
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
 // This is pointwise attention with one head and F = relu^2; q is divided by n_i, by default the

@@ -1,9 +1,9 @@
 // Linear attention: running sums over a feature map of queries and keys, not a function of <q, k>.
 // Katharopoulos et al. 2020, Transformers are RNNs, arXiv:2006.16236.
 //   a_ij = <F(q_i D^-1/4), F(k_j D^-1/4)>,   o_i = sum_j a_ij v_j,   divided by sum_j a_ij if normalize=yes
-// With x = F(q D^-1/4), y = F(k D^-1/4) and the state S_i = sum over the keys j that i sees of y_j v_j^T, (D, Dv):
+// With x = F(q D^-1/4), y = F(k D^-1/4) and the state S_i = sum over keys j visible to i of y_j v_j^T, (D, Dv):
 //   o_i = S_i^T x_i,                       dx_i = S_i do_i
-//   R_j = sum over the queries i that see j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
+//   R_j = sum over queries i that attend to j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
 // Under a causal mask S grows from the first key to the last, and R from the last query to the
 // first. Without one both are complete before use. Time and memory are linear in T, except that all
 // pairs are compared to find the ends of packed documents.

@@ -1,5 +1,5 @@
 // Linear layer.
-//   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
+//   y = x W^T + b + r          x (R, C), W (N, C), b (N), residual r (R, N)
 //   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
 // Saved for backward: x and W, both alive anyway. The product's epilogue adds bias and residual to
 // a tile of y in the cache. On a GPU the product that computes dW in bf16 also computes db.
