@@ -163,8 +163,7 @@ struct ScoreLayout {
   }
 };
 
-// The visibility of the walked rows to a warp, `Count` at a time: full, or partial with one mask per
-// 16 rows of the warp.
+// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its own rows.
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class WarpVisibility {
  public:

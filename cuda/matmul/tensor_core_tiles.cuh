@@ -149,8 +149,7 @@ __device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTil
   return product.row_sums && tile.output == 0 && tile.column == 0;
 }
 
-// A lane's ldmatrix addresses, for 16 of its warp's mn and 16 of k. A warp's sixteens are
-// `Apart` apart in mn.
+// A lane's ldmatrix addresses, for 16 of mn and 16 of k. A warp's sixteens are `Apart` apart in mn.
 template <int MN, bool AlongK, bool IsA, int Apart>
 class Fragments {
   using Step = TensorCoreStep<MN, AlongK>;

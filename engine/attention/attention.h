@@ -99,8 +99,7 @@ MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys);
 template <class A>
 void set_options(AttentionProblem<A>& problem, const AttentionOptions& options);
 
-// Computes a problem on the CPU. Returns the number of multiply-adds done, without those that masks
-// and spans skip.
+// Computes a problem on the CPU. Returns the multiply-adds done, without those that masks skip.
 template <class A>
 int64_t attention_forward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
 template <class A>

@@ -47,8 +47,7 @@ class EpilogueFunction {
   ~EpilogueFunction() = default;
 };
 
-// Steps on C: the bias and the residual are added, the element is rounded if C is bf16, then the
-// function is called.
+// Steps on C: adds the bias and the residual, rounds the element if C is bf16, calls the function.
 template <class C>
 struct Epilogue {
   const EpilogueFunction<C>* function = nullptr;

@@ -116,8 +116,7 @@ std::pair<std::string, std::string> split_assignment(std::string_view owner, std
 void read_settings(const Spec& spec, std::span<const Setting> settings);
 // Returns the setting that item i of a spec sets, by its key or position; null if there is none.
 const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings);
-// Returns the spec with keys and values instead of their aliases. If two items have one key, the
-// later one stays.
+// Returns the spec with aliases replaced by keys and values. The last item with a key stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>

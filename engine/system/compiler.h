@@ -1,5 +1,4 @@
-// Runs a compiler without a shell. If this program ends, the compiler and all its child
-// processes end too.
+// Runs a compiler without a shell. If this program ends, the compiler and its children end too.
 #pragma once
 
 #include <cstdint>
