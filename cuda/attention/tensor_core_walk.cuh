@@ -163,7 +163,7 @@ struct ScoreLayout {
   }
 };
 
-// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its own rows.
+// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its rows.
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class WarpVisibility {
  public:

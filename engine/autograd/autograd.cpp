@@ -103,7 +103,7 @@ void detail::fail_without_backward(const char* name) {
   fail(name, ": has no backward, but an input requires a gradient; detach() it or run under NoGrad");
 }
 
-bool recording() { return record_calls; }
+bool is_recording() { return record_calls; }
 NoGrad::NoGrad(bool record) : before_(std::exchange(record_calls, record)) {}
 NoGrad::~NoGrad() { record_calls = before_; }
 

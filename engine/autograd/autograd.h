@@ -81,8 +81,8 @@ struct Node {  // a node of the autograd graph: one recorded call
   std::shared_ptr<Node> next_dead;  // next in the list of nodes that wait to be freed, which needs no allocation
 };
 
-bool recording();  // false while a NoGrad lives on this thread
-class NoGrad {     // stops recording on this thread while it lives; NoGrad(true) starts it again
+bool is_recording();  // false while a NoGrad lives on this thread
+class NoGrad {        // stops recording on this thread while it lives; NoGrad(true) starts it again
  public:
   explicit NoGrad(bool record = false);
   ~NoGrad();

@@ -70,7 +70,7 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal) {
 // doubles when full: O(1) amortized per token. It is not used if a copy of the cache shares it.
 Tensor append(const Tensor& cached, const Tensor& more, Tensor& buffer) {
   if (!cached) return more;
-  if (cached.size(0) != 1 || recording()) return concatenate({cached, more}, 1);
+  if (cached.size(0) != 1 || is_recording()) return concatenate({cached, more}, 1);
   const Shape shape = cached.shape().with(1, cached.size(1) + more.size(1));
   const bool reusable = buffer && buffer.impl().use_count() == 1 && buffer.impl()->buffer == cached.impl()->buffer;
   int64_t begin = reusable ? (cached.impl()->offset - buffer.impl()->offset) / bytes_of(cached.dtype()) : 0;
