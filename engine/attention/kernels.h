@@ -148,8 +148,8 @@ template <class N, class A = Sum<N>>
 void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.multiply_adds += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update,
-                                   inner);
+    *w.multiply_adds +=
+        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }

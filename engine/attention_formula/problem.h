@@ -68,7 +68,7 @@ struct TensorView {
 };
 
 // Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if word
-// j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold. Slot n counts as key keys + n.
+// j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold. Slot n has j = keys + n.
 template <class A>
 struct WeightDropout {
   DeviceRandomKey rng_key = {};
@@ -113,8 +113,8 @@ struct AttentionProblem : MaskView {
   TensorView<const A> query = {}, key = {}, value = {};
   TensorView<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
   TensorView<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
-  const A* relative_bias = nullptr;                // b: (query_heads, distances)
-  const A* span = nullptr;                         // z in tokens
+  const A* relative_bias = nullptr;                    // b: (query_heads, distances)
+  const A* span = nullptr;                             // z in tokens
   // Forward writes o (batch, queries, query_heads, value_size); softmax also writes
   // L (batch, query_heads, queries), -inf without visible keys. Statistics read L, backward both.
   TensorView<A> output = {};

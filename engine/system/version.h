@@ -14,7 +14,7 @@ struct Build {
 };
 Build build();
 
-// Returns the instruction sets of this processor, among those of processor.cpp, with spaces between.
+// Returns the instruction sets of processor.cpp that this processor has, with spaces between.
 std::string processor_instruction_sets();
 bool processor_has_avx2();    // with fma, of x86-64-v3, the target of each kernels_avx2.cpp
 bool processor_has_avx512();  // all of x86-64-v4, the target of each kernels_avx512.cpp

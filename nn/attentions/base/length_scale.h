@@ -2,7 +2,7 @@
 //
 //   keys_visible    keys visible to this query: not masked by causality, lengths, documents, window
 //   row_index       the index of the query in its document, from 1; causal attention only
-//   padded_length   keys of the sequence with its padding, so results depend on the rest of the batch
+//   padded_length   keys of the sequence and its padding, so results depend on the batch
 //   fixed(n)        n
 //
 // Persistent slots count in all except fixed; L is at least 1. The ramp of a learned span does not
