@@ -72,7 +72,8 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
-  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# ", " bytes\n"));
+  const models::OutputKind checksum = models::marked_kind("the checksum file of a plug-in", "# ", " bytes\n");
+  models::check_output("try", checksum_path(plugin), checksum);
   const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
   const CompilerResult compiled =
       run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);
@@ -84,7 +85,7 @@ std::string compile(const std::string& file, const TrySettings& settings) {
     fail("try: '", file, "' does not compile: ", first_error(compiled.output));
   }
   rename_file(temporary, plugin);
-  seal_plugin(plugin);
+  write_checksum(plugin);
   return plugin;
 }
 
