@@ -314,6 +314,14 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
   }
+  if (claim.sweep.empty() || claim.smoke) return;  // a smoke run sets the steps
+  DistinctSettings swept;
+  for (size_t s = 0; s < claim.swept_values(); ++s) {
+    const std::string label = claim.sweep[0].key + "=" + claim.swept_text(s);
+    const std::string& same = swept.add(settings_of_study(claim, claim.variants[0], s, claim.seeds[0], 0, data), label);
+    check(same == label, claim.path, ": the swept values ", same, " and ", label,
+          " give the same settings, so nothing could differ; leave one of them out");
+  }
 }
 
 std::map<std::string, std::set<std::string>> claim_inputs(const Claim& claim, const std::string& data) {
