@@ -64,6 +64,29 @@ std::vector<std::pair<std::string, int64_t>> parameters_by_part(const TrainSetti
   return {};
 }
 
+void check_no_conflict(const TrainSettings& s) {
+  check(!s.cuda_graph || s.device == "cuda",
+        "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
+  check(s.resume || !(s.resume_from_previous || s.allow_new_text),
+        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
+        "them out");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
+        ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
+        "; lower one of the two");
+  check(
+      !s.nan_guard || !s.cuda_graph,
+      "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
+  check(!s.nan_guard || !s.profile,
+        "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
+  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
+        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
+        ", above its peak, learning_rate ", print_number(s.learning_rate),
+        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
+  check(!s.cuda_graph || !s.profile,
+        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
+}
+
 // Throws if the model does not fit to the checkpoint or to rules about its parameters. The model is
 // allocated, but touched only if there is a checkpoint.
 void check_model(const TrainSettings& settings, const RunStart& start, const Task& task) {
@@ -89,26 +112,7 @@ std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
 void check_settings(const TrainSettings& s) {
   check_utf8_settings("train", list_settings(s));
   check_available(parse_device(s.device));
-  check(!s.cuda_graph || s.device == "cuda",
-        "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
-  check(s.resume || !(s.resume_from_previous || s.allow_new_text),
-        "train: --resume_from_previous and --allow_new_text apply only to a resumed run; add --resume=yes, or leave "
-        "them out");
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
-        ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
-        "; lower one of the two");
-  check(
-      !s.nan_guard || !s.cuda_graph,
-      "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
-  check(!s.nan_guard || !s.profile,
-        "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
-  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
-        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
-        ", above its peak, learning_rate ", print_number(s.learning_rate),
-        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
-  check(!s.cuda_graph || !s.profile,
-        "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
+  as_usage([&] { check_no_conflict(s); });
 }
 
 void check_out(const TrainSettings& s) {

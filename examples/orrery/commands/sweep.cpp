@@ -1,5 +1,6 @@
 // orrery sweep: trains all combinations of settings and compares them seed by seed.
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -125,7 +126,7 @@ Sweep read_sweep(const Arguments& arguments) {
   const std::vector<Assignments> combined = models::combinations(given);
   check_many_runs("sweep: the combinations are ", combined.size(), sweep.settings.yes);
   const models::RunIds ids(sweep.settings.runs, sweep.settings.retrain);
-  std::string unreadable;  // error of the first run whose data, for example, are missing
+  std::exception_ptr unreadable;  // error of the first run whose data, for example, are missing
   bool any = false;
   DistinctSettings distinct;
   for (const Assignments& each : combined) {
@@ -139,8 +140,8 @@ Sweep read_sweep(const Arguments& arguments) {
     if (label.empty()) label = "all";
     models::TrainSettings settings = read_train_settings("sweep", of_run);
     const std::string& same = distinct.add(settings, label);
-    check(same == label, "sweep: the rows '", same, "' and '", label,
-          "' have the same settings; leave one of them out");
+    check_usage(same == label, "sweep: the rows '", same, "' and '", label,
+                "' have the same settings; leave one of them out");
     std::string hash;
     try {
       models::IdentifiedRun run = models::identify_run(settings);
@@ -150,11 +151,11 @@ Sweep read_sweep(const Arguments& arguments) {
     } catch (const Error& error) {
       hash = models::hash_of_unreadable(settings, error.what());
       sweep.meanings.push_back({settings});
-      if (unreadable.empty()) unreadable = error.what();
+      if (!unreadable) unreadable = std::current_exception();
     }
     sweep.all.add(label, std::move(settings), ids.of(hash));
   }
-  check(any, unreadable);
+  if (!any) std::rethrow_exception(unreadable);
   return sweep;
 }
 
@@ -185,8 +186,8 @@ void check_metric(const std::string& metric, const Outcome& outcome) {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.metrics) names.push_back(name);
   const std::string meant = nearest(metric, names);
-  fail("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
-       meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
+  fail_usage("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
+             meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
 }
 
 // A row of the sweep's table. The difference from the reference row is that of equal seeds.
