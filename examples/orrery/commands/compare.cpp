@@ -119,7 +119,7 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
   const std::vector<std::string> names(all.begin(), all.end());
   std::vector<std::string> drawn;
   if (!patterns.empty()) {
-    drawn = models::matching_metrics("compare", names, patterns);
+    drawn = as_usage([&] { return models::matching_metrics("compare", names, patterns); });
   } else {
     for (const char* metric : {"loss", "validation_loss"})
       if (std::find(names.begin(), names.end(), metric) != names.end()) drawn.push_back(metric);

@@ -78,7 +78,7 @@ std::vector<NamedTensor> captured(const models::InspectedExample& inspected, con
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
   inspected.run();
-  hooks.check_all_matched();
+  as_usage([&] { hooks.check_all_matched(); });
   return all;
 }
 
@@ -180,9 +180,9 @@ std::string metrics_csv(const std::map<std::string, double>& metrics) {
 void check_out(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
   const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
-        ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one without an "
-        "extension)");
+  check_usage(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
+              ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one "
+              "without an extension)");
   if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
   models::check_output("inspect", out, kind_of_file(out));
 }
