@@ -313,7 +313,7 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
-  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, e"));
+  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, 'e'"));
   refusal({run, "--text=abeabe", "--analysis=logit_lens", "--position=6"}).names("position").value(6).offers(5);
   const Outcome causes =
       inspect({run, "--text=abeabe", "--patch_from=abedbe", "--analysis=ablation", "--top=4", "--html=" + page});
