@@ -48,7 +48,8 @@ struct InspectSettings {
       "analyses (below), comma-separated, or all; none: " + default_analyses + ", as far as available");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot", analysis.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values",
+    v("slot|neuron", analysis.slot,
+      "neuron (hidden unit of a feed-forward) or persistent slot, from 0; -1: those with the largest values",
       between(-1, 1e9));
     v("position|place", analysis.position,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
