@@ -90,7 +90,8 @@ TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   const std::string run = trained(folder);
   const Outcome promoted = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
   CHECK(inspect({run, "--text=abeabe", "--analysis=neurons", "--neuron=3"}).out == promoted.out);
-  Message(run_orrery({"help", "inspect", "neuron"}).out).names("--slot").names("(hidden unit").names("also:  neuron");
+  const Outcome help = run_orrery({"help", "inspect", "neuron"});
+  Message(help.out).names("--slot").names("hidden unit").names("also:").names("neuron");
   CHECK(std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
   CHECK(std::regex_search(promoted.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
