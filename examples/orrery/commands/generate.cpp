@@ -31,7 +31,8 @@ struct GenerateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
-    v("prompt", prompt, "text to continue, -: standard input; none: the token that begins a text, or a line break");
+    v("prompt", prompt,
+      "text to continue, -: standard input; if not given, the token that begins a text, or a line break");
     v("start", start, "nanoGPT's form of prompt: a text, or FILE:PATH for the text of a file or pipe");
     v("tokens|max_new_tokens", sampling.tokens, "number of tokens to generate", between(0, 1e9));
     v("temperature", sampling.temperature,
