@@ -119,9 +119,10 @@ View table_of_row(const InspectedExample& example, const Lens& lens, size_t row)
     table.rows.back().push_back(std::to_string(v.rank)), table.rows.back().push_back(fixed(-v.target_log_p, 3));
   }
   const std::string caption = target < 0 ? "The target is unknown."
-                                         : text("Rank and -ln p of ", lens.targets.described(), ", ",
-                                                example.target_name(target), ", among ", lens.choices, ".");
-  return {"Logit lens", "", text("Predictions at position ", row, ", ", lens.labels[row]), caption, std::move(table)};
+                                         : text("Rank and -ln p of ", lens.targets.described(), ", '",
+                                                example.target_name(target), "', among ", lens.choices, ".");
+  const std::string title = text("Predictions at position ", row, ", '", lens.labels[row], "'");
+  return {"Logit lens", "", title, caption, std::move(table)};
 }
 
 void add_lens(std::vector<View>& views, const InspectedExample& example, const Lens& lens, const std::string& end,

@@ -34,7 +34,8 @@ struct CompareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("metrics|figures", metrics, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
+    v("metrics|figures", metrics,
+      "metrics to plot: PATTERN, ..., * matches any text; if not given, loss and validation_loss");
     v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
     v("json", json, json_help);
   }

@@ -31,9 +31,10 @@ struct MetricsSettings {
   template <class V>
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
-    v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
+    v("out", out,
+      text("csv: file, if not given standard output; tensorboard: folder for ", event_file, ", if not given RUN"));
     v("metrics|figures", metrics,
-      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
+      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; if not given, all");
   }
 };
 

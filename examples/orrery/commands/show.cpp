@@ -19,7 +19,7 @@ struct ShowSettings {
   bool json = false;
   template <class V>
   void visit(V& v) {
-    v("tensor", tensor, "name of one tensor; none: all");
+    v("tensor", tensor, "name of one tensor; if not given, all");
     v("out", out, "FILE.npy to write the tensor to; requires --tensor");
     v("json", json, json_help);
   }

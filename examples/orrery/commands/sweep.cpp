@@ -55,7 +55,7 @@ struct SweepSettings {
   void visit(V& v) {
     v("out", out, "folder for runs.csv (per run) and table.csv (per combination); `orrery report` shows them");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
-    v("baseline|against", baseline, "reference row of the comparison, by its number or text; none: the first");
+    v("baseline|against", baseline, "reference row of the comparison, by its number or text; if not given, the first");
     v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
     v("retrain|fresh", retrain, "train all runs again");

@@ -40,8 +40,8 @@ struct TrySettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for the plug-in");
-    v("headers", headers, "folder with engine/ and nn/; none: that of the sources, else of the installation");
-    v("data", data, "text to train with; none: Tiny Shakespeare, which is part of orrery");
+    v("headers", headers, "folder with engine/ and nn/; if not given, that of the sources, else of the installation");
+    v("data", data, "text to train with; if not given, Tiny Shakespeare, which is part of orrery");
     v("steps", steps, "training steps of each small model; 0: no training", between(0, 1e6));
     v("compile_limit", compile_limit, "time limit of the compiler in seconds", between(1, 1e6));
     v("range", range, "range of the plot, from -range to range", above(0, 1e6));
