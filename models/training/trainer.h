@@ -102,6 +102,8 @@ class Trainer {
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const ModelMetric*> logged_metrics_;  // logged every metrics_every steps
+  std::vector<std::string> absent_metrics_;         // messages to report, from the first logged row
+  bool metrics_checked_ = false;
   double peak_flops_ = 0;                           // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step

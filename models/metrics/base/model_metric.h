@@ -24,6 +24,7 @@ using MetricRow = std::map<std::string, double>;
 
 struct ModelMetric {
   std::string name, description;
+  std::string owners = {};   // the components that have it and a way to get one; empty: nearly every model
   bool is_default = false;   // negligible cost: logged by default
   std::string watches = {};  // hook value (engine/autograd/hooks.h), such as "residual"
   void (*of_value)(MetricRow& row, nn::Module& module, const Tensor& value) = nullptr;
@@ -37,6 +38,11 @@ bool add_model_metric(ModelMetric metric);  // also under its former names (mode
 
 // Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const ModelMetric*> select_metrics(const std::string& names);
+
+// Returns a message for each metric that a list names and that adds nothing to its own row: the
+// model does not have it. For default, all and none there are no messages.
+std::vector<std::string> absent_metrics(const std::string& names,
+                                        const std::function<void(MetricRow&, const ModelMetric*)>& collect);
 
 // Runs `forward`, a pass through the model, and adds the metrics of its hook values to `row`.
 // `pass` is the one that `forward` uses, needed if some tokens are padding.
