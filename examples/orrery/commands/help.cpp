@@ -51,7 +51,7 @@ std::string default_of(const SettingHelp& setting) {
 
 // Returns the catalogue's entry of a default such as softmax(qk_norm=layer).
 std::string entry_of_default(const SettingHelp& setting) {
-  return setting.family.empty() ? "" : catalogue_of(setting.value.substr(0, setting.value.find('(')), setting.family);
+  return setting.family.empty() ? "" : catalogue_of(setting.value, setting.family);
 }
 
 std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {

@@ -22,8 +22,9 @@ using HelpRows = std::vector<std::pair<std::string, std::string>>;
 std::string print_rows(const HelpRows& rows, size_t columns);
 
 // The short form lists common settings up to the first semicolon of their help; the long form lists
-// all, with their ranges. Sections have titles, in the order of their first settings.
-enum class HelpForm { in_brief, in_full };
+// all, with their ranges; the form of a spec does so without dashes before the keys. Sections have
+// titles, in the order of their first settings.
+enum class HelpForm { in_brief, in_full, in_spec };
 std::string print_settings(const std::vector<SettingHelp>& settings, HelpForm form, size_t columns);
 
 }  // namespace orrery::program
