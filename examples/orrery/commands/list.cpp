@@ -1,5 +1,8 @@
 // orrery list: the catalogue.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <iterator>
 
@@ -9,6 +12,7 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
 
 namespace orrery::program {
@@ -187,7 +191,7 @@ int list(const Arguments& arguments) {
     if (json)
       families.push_back(json_of(match));
     else
-      std::cout << text_of(match) << (words.empty() ? "\n" : "");
+      std::cout << wrapped(text_of(match), terminal_columns(STDOUT_FILENO, SIZE_MAX), 2) << (words.empty() ? "\n" : "");
   }
   if (json) json.print(families);
   return 0;

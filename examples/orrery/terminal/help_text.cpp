@@ -1,6 +1,7 @@
 #include "examples/orrery/terminal/help_text.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "examples/orrery/terminal/table.h"
 
@@ -106,6 +107,11 @@ std::string wrapped(std::string_view text, size_t columns, size_t indent) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return all;
+}
+
+std::string broken_line(std::string_view line, int descriptor) {
+  const std::string margin = "  ";
+  return wrapped(margin + std::string(line), terminal_columns(descriptor, SIZE_MAX)).substr(margin.size());
 }
 
 std::string print_rows(const HelpRows& rows, size_t columns) {

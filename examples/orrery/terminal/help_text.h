@@ -1,4 +1,4 @@
-// Help in the width of the window.
+// Help and other text in the width of the window.
 #pragma once
 
 #include <string>
@@ -15,6 +15,10 @@ size_t help_columns();  // of the terminal, at most 100; 80 if standard output i
 // Breaks lines between words. A continuation has the indent of its line; if that is not 0, it has
 // `indent` more spaces.
 std::string wrapped(std::string_view text, size_t columns, size_t indent = 0);
+
+// Returns a line with its end, broken between words for the width of this stream if it is a
+// terminal. Further lines are indented by two spaces.
+std::string broken_line(std::string_view line, int descriptor);
 
 // Two columns: a term and its meaning, which starts below a term that is too long. A term without a
 // meaning is the title of the rows after it.
