@@ -126,6 +126,33 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   expect_error(run_orrery({"help", "relu", "gelu"})).names("help").value("gelu").offers("one name");
 }
 
+TEST_CASE("help: a component is printed with a line per setting: default or given value, meaning, range") {
+  const auto lines = [](const std::string& name) { return run_orrery({"help", name}).out; };
+  const std::string dense = lines("dense");
+  CHECK(contains(dense, "      settings:\n        activation=gelu_tanh  activation F of the hidden units\n"));
+  CHECK(contains(lines("dense(relu)"), "        activation=relu  activation F of the hidden units\n"));
+  CHECK(lines("dense(activation=relu)") == lines("dense(relu)"));
+  Message(lines("softmax"))
+      .names("soft_cap=0")
+      .names("cap c of the scores")
+      .offers("0: no cap")
+      .names("gate=none")
+      .names("none: no gate")
+      .names("dropout=0")
+      .value("[0, 1)");
+  Message(lines("slots")).names("N").names("number of slots").value("[1, 65536]").names("split=no").names("scaled=yes");
+  Message(lines("adaptive_span")).names("S").names("longest span").names("R=32").names("length of the ramp");
+  Message(lines("elu")).names("settings:").names("alpha=1  [0, 1e6]");
+  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 width");
+  Message(lines("gpt-char-small")).names("layers=4").names("number of blocks").names("context=64");
+  CHECK(!contains(lines("gpt-char-small"), "d_ff"));  // as in the class
+  Message(run_orrery({"help", "train", "optimizer"}).out).names("beta2=0.99").names("decay of the mean of the squared");
+  for (const char* name : {"softmax", "gpt", "muon", "rotary(base=500)"}) CHECK(longest_line(lines(name)) <= 80);
+  expect_error(run_orrery({"help", "dense(size=3)"}), 2).names("dense").value("'size'").offers("orrery help dense");
+  expect_error(run_orrery({"help", "dense(relu, 3)"}), 2).names("dense").value("'3'").offers("orrery help dense");
+  CHECK(contains(run_orrery({"list", "dense"}).out, "\n      settings: activation=gelu_tanh\n"));
+}
+
 TEST_CASE("help: the error for an activation in place of a layer offers the layer that takes the activation") {
   const Folder folder;
   const std::string data = "--data=" + folder.write("text.txt", tiny_text());

@@ -54,10 +54,10 @@ TEST_CASE("images: folders named by numbers are the classes with these numbers")
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return outcome;
   };
-  const Outcome whole = evaluate(cases + "numeric_classes/pictures");
+  const Outcome whole = evaluate(cases + "numeric_classes/images");
   CHECK(contains(whole.out, "24 images\n"));
   CHECK(contains(whole.out, "\naccuracy 1.0000\n"));
-  fs::copy(cases + "numeric_classes/pictures", images, fs::copy_options::recursive);
+  fs::copy(cases + "numeric_classes/images", images, fs::copy_options::recursive);
   for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
     fs::rename(images + "/val/" + digit, images + "/val/0" + digit);
   CHECK(contains(evaluate(images).out, "\naccuracy 1.0000\n"));
@@ -162,14 +162,14 @@ TEST_CASE("images: train, evaluate and classify report an Exif orientation and d
   for (const char* name : {"a", "b"}) {
     fs::create_directories(set + "/" + name);
     for (const char* file : {"1.jpg", "2.jpg"})
-      fs::copy(cases + "picture_forms/turned.jpg", set + "/" + name + "/" + file);
+      fs::copy(cases + "image_forms/rotated.jpg", set + "/" + name + "/" + file);
   }
   const Outcome trained = run_orrery({"train", "--model=resnet", "--width=4", "--image_size=8", "--data=" + set,
                                       "--validation_fraction=0.5", "--steps=1", "--batch_size=2", "--metrics=none",
                                       "--out=" + (folder / "run")});
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
   Message(trained.out + trained.err).names("warning").value(4).names(set).value("4 of orientation 6");
-  const Outcome classified = classify(folder / "run", {set, cases + "picture_forms/rgb.png"});
+  const Outcome classified = classify(folder / "run", {set, cases + "image_forms/rgb.png"});
   Message(classified.err).value("4 of orientation 6").names(set + "/a/1.jpg");
   const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--validation_data=" + set});
   Message(evaluated.out + evaluated.err).value("4 of orientation 6").names(set + "/a/1.jpg");

@@ -1,4 +1,4 @@
-// Images as cameras and programs write them (tests/cases/picture_forms): colors and rotation.
+// Images as cameras and programs write them (tests/cases/image_forms): colors and rotation.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ using orrery::testing::Message;
 
 namespace {
 
-const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/picture_forms/";
+const std::string cases = ORRERY_SOURCE_DIR "/tests/cases/image_forms/";
 
 std::array<double, 3> mean_color(const std::string& name) {
   const DecodedImage image = read_image(cases + name, 3);
@@ -52,9 +52,9 @@ TEST_CASE("image forms: colors equal Pillow's for every form of PNG and JPEG; th
 }
 
 TEST_CASE("image forms: an image with an Exif orientation is read as stored, and a note is logged") {
-  const DecodedImage rotated = read_image(cases + "turned.jpg", 3), plain = read_image(cases + "rgb.png", 3);
+  const DecodedImage rotated = read_image(cases + "rotated.jpg", 3), plain = read_image(cases + "rgb.png", 3);
   CHECK((rotated.height == plain.height && rotated.width == plain.width));
-  const std::string bytes = read_data_file(cases + "turned.jpg");
+  const std::string bytes = read_data_file(cases + "rotated.jpg");
   CHECK(exif_orientation(bytes) == 6);
   ImageFileTally tally;
   tally.check_orientation("rgb.png", read_data_file(cases + "rgb.png"));

@@ -74,8 +74,9 @@ CommandHelp try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
 // Prints gradcheck's tables for one name; true without output if its family has no derivatives.
 bool passes_gradcheck(const std::string& family, const std::string& name);
-// Returns what `orrery list WORD` prints, or only the entry of one family; empty if there is none.
-std::string catalogue_of(const std::string& word, const std::string& only_family = {});
+// Returns what `orrery list NAME` prints, with a line per setting, or only the entry of one family;
+// empty if there is none. `spec`: a name, or one with items, whose values replace the defaults.
+std::string catalogue_of(const std::string& spec, const std::string& only_family = {});
 std::vector<std::string> catalogue_names();  // families and their members
 CommandHelp bench_help(const Arguments& given);
 int bench(const Arguments& arguments);

@@ -26,7 +26,7 @@ constexpr const char* plugins =
     "settings are data and never run code.";
 constexpr const char* ways_to_help =
     "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command; orrery help COMMAND KEY explains "
-    "one, and orrery help NAME a registered name, such as softmax.";
+    "one, and orrery help NAME a registered name with its settings, such as softmax or 'dense(relu)'.";
 
 std::string paragraph(const std::string& text, size_t columns) {
   return text.empty() ? "" : "\n" + wrapped(text, columns, 2);
@@ -51,7 +51,7 @@ std::string default_of(const SettingHelp& setting) {
 
 // Returns the catalogue's entry of a default such as softmax(qk_norm=layer).
 std::string entry_of_default(const SettingHelp& setting) {
-  return setting.family.empty() ? "" : catalogue_of(setting.value.substr(0, setting.value.find('(')), setting.family);
+  return setting.family.empty() ? "" : catalogue_of(setting.value, setting.family);
 }
 
 std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/orrery/commands/run_pool.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/formats/output_file.h"
 
 namespace orrery::program {
@@ -43,7 +44,7 @@ class DistinctSettings {
 // Texts about runs: the table is redrawn on a terminal while runs end and printed at the end; else
 // each run that ends has one line.
 struct RunFormatter {
-  std::function<std::string(const Outcomes&)> table;
+  std::function<Table(const Outcomes&)> table;
   std::function<std::string(const models::Outcome&)> result;  // result of a finished run, such as its loss
 };
 

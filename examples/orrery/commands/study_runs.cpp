@@ -183,7 +183,7 @@ class Study {
 
   // The first finished run of each variant is checked for the claim's metrics.
   void train_these(const RunRows& rows) {
-    const RunFormatter formatter{[](const Outcomes&) { return std::string(); },
+    const RunFormatter formatter{[](const Outcomes&) { return Table({}, ""); },
                                  [&](const Outcome& outcome) {
                                    const auto loss = outcome.metrics.find("validation_loss");
                                    return loss == outcome.metrics.end() ? ""

@@ -241,7 +241,7 @@ std::string state_of(const Summary& s) {
   return all;
 }
 
-std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
+Table table_of(const Sweep& sweep, const Outcomes& outcomes) {
   Table table({"", "", humanize(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
   size_t number = 0;
   for (const Summary& s : summaries_of(sweep, outcomes)) {
@@ -253,7 +253,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
     if (s.interval) cells[5] = signed_fixed(s.interval->low, 4) + " " + signed_fixed(s.interval->high, 4);
     table.add(cells);
   }
-  return table.print();
+  return table;
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
@@ -364,7 +364,7 @@ int sweep(const Arguments& arguments) {
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
   const RunFormatter formatter{
-      [&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+      [&](const Outcomes& outcomes) { return table_of(sweep, outcomes); },
       [&](const Outcome& outcome) {
         const auto found = outcome.metrics.find(metric);
         return found == outcome.metrics.end() ? "" : humanize(metric) + " " + fixed(found->second, 4);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
@@ -35,13 +36,14 @@ std::string signal_propagation_table(const models::SignalPropagation& propagatio
     };
     row("value", "head_output"), row("pre_activation", "hidden");
   }
-  Table ratios({"", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, "llrrrlr");
+  Table ratios({"", "ratio", "measured", "predicted", "quotient", "formula", "v"}, "llrrrlr");
   for (const models::SignalPropagation::Ratio& r : propagation.ratios)
     ratios.add({r.path, r.ratio, size(r.measured), size(r.predicted),
                 std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
   if (propagation.values.empty()) return "signal_propagation: this model has no values to measure\n";
   return "residual stream before the first step, mean squares\n" + stream.print(2, STDERR_FILENO) +
-         "inside: attention values and head outputs, hidden units before and after their activation F\n" +
+         broken_line("inside: attention values and head outputs, hidden units before and after their activation F",
+                     STDERR_FILENO) +
          inside.print(2, STDERR_FILENO) + "ratios of mean squares, measured and predicted by papers\n" +
          ratios.print(2, STDERR_FILENO);
 }
