@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/system/open_file.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery {
 namespace {
@@ -76,8 +77,8 @@ bool FileLock::is_at_path() const {
 
 FolderLock::FolderLock(const std::string& folder, LockUser user)
     : user_(std::move(user)), folder_(folder), path_((fs::path(folder) / lock_name).string()) {
-  check(!folder.empty(), user_.command, ": ", user_.setting, " is empty; give a folder, as in ", user_.setting,
-        "=runs/mine");
+  check_usage(!folder.empty(), user_.command, ": ", user_.setting, " is empty; give a folder, as in ", user_.setting,
+              "=runs/mine");
   created_ = missing_folders(folder);
   acquire();
 }

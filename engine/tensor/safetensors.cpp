@@ -14,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
 constexpr uint64_t max_header_bytes = 100'000'000;  // the limit of the format
-
+constexpr const char* copy_again = "; copy or download the file again";
 constexpr size_t max_list_length = 64;  // numbers of a list, which take more memory than their text in the header
 
 struct Header {
@@ -168,7 +168,9 @@ class HeaderReader {
   void expect(char c) {
     if (!take(c)) damaged(text("the header has no '", c, "' at byte ", at_));
   }
-  [[noreturn]] void damaged(const std::string& what) const { fail("safetensors: ", path_, " is damaged: ", what); }
+  [[noreturn]] void damaged(const std::string& what) const {
+    fail("safetensors: ", path_, " is damaged: ", what, copy_again);
+  }
 
   std::string_view text_;
   const std::string& path_;
@@ -216,15 +218,15 @@ void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const 
     bool overflow = false;
     for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
     check(!overflow && bits % 8 == 0 && e.end >= e.begin && e.end - e.begin == bits / 8, "safetensors: ", path,
-          " is damaged: the data_offsets of '", e.name, "' do not fit its shape");
+          " is damaged: the data_offsets of '", e.name, "' do not fit its shape", copy_again);
     check(e.begin == end, "safetensors: ", path, " is damaged: '", e.name, "' begins at byte ", e.begin,
-          " of the data; it must begin at byte ", end);
+          " of the data; it must begin at byte ", end, copy_again);
     end = e.end;
   }
   check(end <= data_bytes, "safetensors: ", path, " is cut short: its tensors need ", end, " bytes, but it has ",
         data_bytes, "; it was not copied or written completely");
   check(end == data_bytes, "safetensors: ", path, " is damaged: its data has ", data_bytes,
-        " bytes, but its tensors need ", end);
+        " bytes, but its tensors need ", end, copy_again);
 }
 
 // Returns the bytes of the numbers in memory, where F16 becomes f32.
@@ -335,7 +337,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fil
   check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), out_of_memory_advice());
   std::string text(length, '\0');
   file_.read(std::as_writable_bytes(std::span(text)));
-  check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0");
+  check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0", copy_again);
   Header header = HeaderReader(text, path).read();
   first_number_ = 8 + length;
   check_layout(header.entries, size - first_number_, path);

@@ -84,7 +84,7 @@ Tensor Gpt::states(const Tensor& tokens, nn::ForwardPass& pass) {
   const int64_t after = pass.offset() + tokens.size(1);
   check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens, and ", tokens.size(1),
         " more exceed the context of ", settings_.context, "; start a new cache with the last tokens");
-  check(!pass.cache || !recording(), "gpt: a cache cannot be used while gradients are recorded; run under NoGrad");
+  check(!pass.cache || !is_recording(), "gpt: a cache cannot be used while gradients are recorded; run under NoGrad");
   Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
   x = hook(path(), "embedding", embedding_dropout_(x, pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);

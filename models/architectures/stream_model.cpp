@@ -71,7 +71,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
 Tensor StreamModel::forward(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1, "stream: tokens of shape ", tokens.shape(),
         "; they must be (batch, time)");
-  check(!pass.cache || pass.cache->holds_states || !recording(),
+  check(!pass.cache || pass.cache->holds_states || !is_recording(),
         "stream: a cache of keys cannot be used while gradients are recorded; use one of states, or run under NoGrad");
   Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);

@@ -90,7 +90,7 @@ class Translation {
   template <class... Parts>
   [[noreturn]] void not_supported(std::string_view what, const Parts&... way_out) const {
     throw TokenizerNotSupported(
-        text("tokenizer: the pattern ", all_, " has '", what, "', which is not supported; ", way_out...));
+        text("tokenizer: the pattern '", all_, "' has '", what, "', which is not supported; ", way_out...));
   }
   static constexpr std::string_view other = "write it another way, or use another tokenizer";
 
@@ -146,11 +146,14 @@ class Translation {
     for (const char* const one : {"ss", "st", "ff", "fi", "fl"})
       if (two == one) not_supported(two, "if case is ignored, (?i), these two also match one character; ", other);
   }
-  void character(std::string_view before = "") {
+  size_t bytes_of_character() const {
     size_t bytes = 1;
     while (at_ + bytes < all_.size() && (static_cast<unsigned char>(all_[at_ + bytes]) & 0xC0) == 0x80) ++bytes;
+    return bytes;
+  }
+  void character(std::string_view before = "") {
     const auto first = static_cast<unsigned char>(all_[at_]);
-    literal(text(before, take(bytes)), first);
+    literal(text(before, take(bytes_of_character())), first);
   }
 
   // Reads a character's number: \x41, \x{e9}, \u00e9, \o{141}. Returns false for other escapes.
@@ -255,7 +258,7 @@ class Translation {
     } else if (next_is("&&")) {
       not_supported("&&", "write one class of the characters that are in both");
     } else if (c != '\\') {
-      if (point >= 0x80) check_case("a non-ASCII character");
+      if (point >= 0x80) check_case(all_.substr(at_, bytes_of_character()));
       output_ += take(1);
     } else if (next == 'p' || next == 'P') {
       check_case("\\p");

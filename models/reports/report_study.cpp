@@ -5,6 +5,7 @@
 
 #include "engine/types/format.h"
 #include "models/formats/csv.h"
+#include "models/former_names.h"
 #include "models/reports/report_sweep.h"
 #include "models/study/verdict_file.h"
 
@@ -71,7 +72,8 @@ void add_rows(Json& sections, const std::string& path) {
     columns.push_back({{"name", rows[0][k]}, {"align", k < 3 ? "left" : "right"}});
   for (size_t i = 1; i < rows.size(); ++i) {
     Json row = Json::array();
-    for (size_t k = 0; k < rows[i].size(); ++k) row.push_back(shown(rows[i][k], k < 3));
+    for (size_t k = 0; k < rows[i].size(); ++k)
+      row.push_back(k == 0 ? with_current_metrics(rows[i][k]) : shown(rows[i][k], k < 3));
     cells.push_back(std::move(row));
   }
   sections.push_back(report_section("Comparison", "table", "Measured values", "",

@@ -61,6 +61,30 @@ Pairs read_settings_file(const std::string& path, std::span<const Setting> scrat
   return settings_in_table(read_toml(path), path, scratch, foreign);
 }
 
+std::string canonical_key(std::span<const Setting> settings, const std::string& key,
+                          std::span<const ForeignKey> foreign) {
+  for (size_t end = key.size(); end != key.npos && end > 0; end = key.rfind('.', end - 1))
+    if (const Setting* const setting = find_setting(settings, key.substr(0, end)))
+      return (setting->key.empty() ? setting->aliases.at(0) : setting->key) + key.substr(end);
+  for (const ForeignKey& other : foreign)
+    if (other.key == key && other.target.find(' ') == other.target.npos)
+      return canonical_key(settings, std::string(other.target));
+  return key;
+}
+
+std::string with_canonical_keys(const std::string& text, std::span<const Setting> settings,
+                                std::span<const ForeignKey> foreign) {
+  std::string all;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size() - 1) + 1, equals = text.find('=', begin),
+                 value = equals < end ? equals : begin;
+    if (value > begin) all += canonical_key(settings, text.substr(begin, value - begin), foreign);
+    all += text.substr(value, end - value);
+    begin = end;
+  }
+  return all;
+}
+
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key) {
   const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);

@@ -25,6 +25,15 @@ std::vector<std::pair<std::string, std::string>> read_settings_file(const std::s
                                                                     std::span<const Setting> scratch,
                                                                     std::span<const ForeignKey> foreign = {});
 
+// Returns the name of the setting that a key sets: an alias and a key of another program stand for
+// it, also before a dot. Unknown keys stay.
+std::string canonical_key(std::span<const Setting> settings, const std::string& key,
+                          std::span<const ForeignKey> foreign = {});
+// Returns a text with the canonical keys of its assignments: "batch_size=2 width=16" for
+// "batch=2 width=16".
+std::string with_canonical_keys(const std::string& text, std::span<const Setting> settings,
+                                std::span<const ForeignKey> foreign = {});
+
 // Returns the text of a top-level key, or nothing if the key is missing or not text, or if the file
 // is not TOML, which read_settings_file reports.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);

@@ -6,6 +6,7 @@
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "models/formats/unicode.h"
+#include "models/settings/settings_file.h"
 #include "models/settings/toml.h"
 
 namespace orrery::models {
@@ -92,21 +93,13 @@ class TableReader {
 
   // Rejects a setting that is given by several of its names, because the last would silently win.
   void check_once(const std::string& key, const toml::node& node) {
-    const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
+    const auto [first, is_new] =
+        given_.try_emplace(canonical_key(scratch_, key, foreign_), key, node.source().begin.line);
     const auto& [name, line] = first->second;
     check(is_new, location(node), ": ", key,
           name == key ? " is already set" : text(" is another name of ", name, ", which is already set"), " in line ",
           line, "; write it once");
   }
-  // Returns the canonical name of a setting.
-  std::string name_of(const std::string& key) const {
-    const auto other =
-        std::find_if(foreign_.begin(), foreign_.end(), [&](const ForeignKey& f) { return f.key == key; });
-    if (const Setting* const setting = find_setting(scratch_, key))
-      return setting->key.empty() ? setting->aliases.at(0) : setting->key;
-    return other == foreign_.end() ? key : name_of(std::string(other->target));
-  }
-
   std::string plain(const toml::node& node) const {
     if (const auto* const list = node.as_array()) {
       std::string numbers;

@@ -6,8 +6,10 @@
 
 #include "engine/system/files.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 #include "models/formats/json.h"
 #include "models/former_names.h"
+#include "models/study/refutation.h"
 
 namespace orrery::models {
 namespace {
@@ -52,9 +54,12 @@ Json json_of(const ComparisonResult& c) {
 }
 ComparisonResult comparison_in(const Json& json, const std::string& what) {
   ComparisonResult c;
-  c.refuted_if = with_current_metrics(text_member(json, "refuted_if", what)), c.name = text_member(json, "name", what);
-  c.metric = with_current_metrics(text_member(json, "metric", what));
+  const std::string metric = text_member(json, "metric", what), shown = ": " + humanize(metric) + ",";
+  c.metric = with_current_metrics(metric), c.name = text_member(json, "name", what);
+  c.refuted_if = with_renamed_metric(text_member(json, "refuted_if", what), with_current_metrics);
   c.at = text_member(json, "at", what), c.sentence = text_member(json, "sentence", what);
+  if (const size_t at = c.sentence.find(shown); at != std::string::npos)
+    c.sentence.replace(at, shown.size(), ": " + humanize(c.metric) + ",");
   c.verdict = parse_verdict(text_member(json, "verdict", what), what);
   c.known = flag_member(json, "known", what), c.is_borderline = flag_member(json, "on_border", what);
   c.mean = number_member(json, "mean", what), c.low = number_member(json, "low", what);

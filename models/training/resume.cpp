@@ -6,7 +6,7 @@
 
 #include "engine/settings/loaded_plugins.h"
 #include "engine/settings/registry.h"
-#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/shell_words.h"
 #include "models/model.h"
@@ -66,9 +66,10 @@ bool is_in(const auto& names, std::string_view key) {
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
-  check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-        splits_data(key) || is_path_of_data(key) ? "; add --allow_new_text=yes to continue with other data, or " : "; ",
-        "resume it with its own settings: ", resume_command(run));
+  const bool is_of_data = splits_data(key) || is_path_of_data(key);
+  check_usage(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours, "; ",
+              is_of_data ? "add --allow_new_text=yes to continue with other data, or " : "",
+              "resume it with its own settings: ", resume_command(run));
 }
 
 // Earlier versions recorded the default where prepared data came with their own tokenizer.

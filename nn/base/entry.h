@@ -1,4 +1,4 @@
-// Registration of the members of a family. Every member is a class with
+// Registration of the members of a family, such as "attention" or "optimizer": classes with
 //   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .saves = ...};
 //   struct Settings { ... visit ... };            if its spec takes settings
 //   Type(const Spec& spec, Arguments...)

@@ -1,4 +1,4 @@
-// No feed-forward:  y = r.
+// No feed-forward:  y = r, the residual.
 // For blocks whose attention has learned slots (persistent=N), which replace the feed-forward:
 // Sukhbaatar et al. 2019, arXiv:1907.01470. A block also skips the normalization before it.
 //   dr = dy,   dx = 0

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <regex>
 #include <sstream>
 
 #include "tests/examples/program.h"
@@ -9,6 +10,7 @@
 
 using orrery::testing::expect_error;
 using orrery::testing::Message;
+using Words = std::vector<std::string>;
 
 namespace {
 
@@ -85,6 +87,20 @@ TEST_CASE("help: the common settings of train fit on one screen, in sections; --
   CHECK(!contains(run_orrery({"sweep", "--help"}).out, "--layers"));
 }
 
+TEST_CASE("help: a setting whose default depends on others says what holds if it is not given") {
+  for (const Words& words : {Words{"train", "validation_data", "if not given, the end of `data`"},
+                             Words{"train", "init_from", "if not given, random initial weights"},
+                             Words{"train", "task", "if not given, that of the model"},
+                             Words{"generate", "prompt", "if not given, the token that begins a text"},
+                             Words{"export", "format", "if not given, the one that fits the model"},
+                             Words{"report", "out", "if not given, report.html"}}) {
+    CAPTURE(words);
+    const Outcome help = run_orrery({"help", words[0], words[1]});
+    CHECK(contains(std::regex_replace(help.out, std::regex("\\s+"), " "), words[2]));
+  }
+  for (const char* command : commands) CHECK(!contains(run_orrery({command, "--help=all"}).out, "; none: "));
+}
+
 TEST_CASE("help: a setting is printed with its default, range, former names and the catalogue's formula") {
   Message(run_orrery({"help", "train", "learning_rate"}).out)
       .names("--learning_rate")
@@ -96,7 +112,7 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
       .names("also:")
       .names("rate");
   CHECK(run_orrery({"help", "learning_rate"}).out == run_orrery({"help", "train", "learning_rate"}).out);
-  Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("none");
+  Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
@@ -146,6 +162,10 @@ complete_line orrery train --attention=poi
 complete_line orrery train --model = gpt-char-sm
 complete_line orrery train --keep_best =
 complete_line orrery metrics --format =
+complete_line orrery inspect --analysis = log
+complete_line orrery train --metrics=ent
+complete_line orrery sweep --metric = t
+complete_line orrery compare --metrics = lo
 complete_line orrery list sparse
 complete_line orrery completion z
 cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
@@ -155,7 +175,9 @@ cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
   CHECK(lines_of(outcome.out) == std::vector<std::string>{"complete -F _orrery orrery", "verify_resume;",
                                                           "--decoder_attention=;", "pointwise;",
                                                           "--attention=pointwise;", "gpt-char-small;", "yes;no;",
-                                                          "csv;tensorboard;", "sparsemax;", "zsh;", "my text.txt;"});
+                                                          "csv;tensorboard;", "logit_lens;", "--metrics=entropy;",
+                                                          "training_loss;", "loss;", "sparsemax;", "zsh;",
+                                                          "my text.txt;"});
 }
 
 TEST_CASE("completion: the scripts of bash, zsh and fish are valid, and zsh and fish complete values") {

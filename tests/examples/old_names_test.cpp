@@ -159,4 +159,10 @@ TEST_CASE("old names: report, compare, generate and show accept the runs") {
   old.run(Words{"compare"} + Words{"gpt", "dyt"});
   CHECK(!old.run({"generate", "--checkpoint=gpt", "--prompt=The ", "--tokens=8"}).out.empty());
   for (const std::string& run : runs) old.run({"show", run});
+  old.run({"report", "study", "--out=study.html"});
+  const std::string page = read_file(old / "study.html");
+  for (const std::string present : {"attention_zero_fraction", "attention zero fraction", "max_score", "max score"})
+    CHECK_MESSAGE(contains(page, present + "/*"), present);
+  for (const std::string former : {"attention_zeros", "attention zeros", "largest_score", "largest score"})
+    CHECK_MESSAGE(!contains(page, former), former);
 }

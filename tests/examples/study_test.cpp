@@ -57,6 +57,24 @@ TEST_CASE("study: a trained claim writes its files and a report, and no run is t
     CHECK(contains(page, expected));
 }
 
+TEST_CASE("study: a smoke run validates on at most the held-out text, and on no more than the claim") {
+  for (const std::string tokens : {"0", "60"}) {
+    CAPTURE(tokens);
+    const Folder folder;
+    const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax\"",
+                                        "validation_tokens = " + tokens + "\n" + two);
+    const Outcome smoke = run_study(folder, text, {"--smoke"});
+    CHECK_MESSAGE(smoke.code == 0, smoke.err);
+    Message(smoke.out).names("smoke: ").value("every run");
+    const auto runs = written_runs(folder / "pool");
+    CHECK(runs.size() == 2);
+    for (const auto& [run, time] : runs) {
+      const std::string settings = read_file(folder / ("pool/" + run + "/settings.toml"));
+      CHECK(contains(settings, "validation_tokens = " + (tokens == "0" ? "100" : tokens) + "\n"));
+    }
+  }
+}
+
 TEST_CASE("study: a claim over a sweep has metrics per comparison and the best learning rate of each variant") {
   const Folder folder;
   const Outcome outcome =

@@ -2,6 +2,8 @@
 // progress, threads and pipes.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
@@ -63,10 +65,30 @@ TEST_CASE("exit code: wrong usage gives 2") {
                              Words{"study"},
                              Words{"runs", "--size"},
                              Words{"sweep", data, "--threads=2"},
-                             Words{"sweep", data, "--baseline=7"}}) {
+                             Words{"sweep", data, "--baseline=7"},
+                             Words{"sweep", none},
+                             Words{"sweep", data, "--seed={1,2"},
+                             Words{"sweep", data, "--dropout={0,0.0}"},
+                             train_tiny(folder, "none", {"--lr_scales=a"}),
+                             train_tiny(folder, "none", {"--nan_guard", "--profile"}),
+                             train_tiny(folder, "none", {"--losses.span_penalty=1"}),
+                             Words{"train", none, "--init_from=" + run, "--model=stream"},
+                             Words{"train", "--resume=" + run, "--layers=2"},
+                             Words{"inspect", run, "--text=abe", "--layer=9"},
+                             Words{"inspect", run, "--text=abe", "--head=9"},
+                             Words{"inspect", run, "--text=abe", "--hooks=nothing"},
+                             Words{"inspect", run, "--html=" + (folder / "x.png")},
+                             Words{"inspect", run, "--out=" + (folder / "x.png")},
+                             Words{"report", run, "--out=" + (folder / "x.png")},
+                             Words{"metrics", run, "--out=" + (folder / "x.png")},
+                             Words{"metrics", run, "--metrics=los"},
+                             Words{"compare", run, run, "--metrics=los"},
+                             Words{"show", run, "--tensor=norm.weigth"},
+                             Words{"show", run, "--tensor=norm.weight", "--out=" + (folder / "x.png")}}) {
     CAPTURE(words);
     expect_error(run_orrery(words), 2).names("orrery");
   }
+  CHECK(!std::filesystem::exists(folder / "x.png"));
 }
 
 TEST_CASE("exit code: other errors give 1, including wrong settings in files") {

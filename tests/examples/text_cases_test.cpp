@@ -144,7 +144,7 @@ TEST_CASE("generate: texts begin and end as the imported folder specifies") {
 
   const std::string gpt2 = imported(folder, "gpt2_end_of_text"), gate = "the old gate";
   const std::string ended = "the old gatend h IS I I Iimimim\n";
-  CHECK(most_likely(gpt2, gate, 30, {}, {"ends", "token 0", "<|endoftext|>", "--stop_at_end=no"}) == ended);
+  CHECK(most_likely(gpt2, gate, 30, {}, {"ends", "token 0", "'<|endoftext|>'", "--stop_at_end=no"}) == ended);
   CHECK(contains(most_likely(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
   CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
   CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));

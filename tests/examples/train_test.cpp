@@ -47,6 +47,20 @@ TEST_CASE("train: settings, steps, files and the validation loss are printed in 
         "next: orrery report " + (folder / "run") + "   or   orrery generate " + (folder / "run"));
 }
 
+TEST_CASE("train: a warm-up that is not shorter than the run is noted in one line, also by --plan") {
+  const Folder folder;
+  const auto run = [&](const Words& more) { return run_orrery(train_tiny(folder, "run", more)); };
+  const std::string expected =
+      "\nnote: the warm-up takes 100 steps and the run 4, so the learning rate ends at 4.0e-05, below its peak of "
+      "1.0e-03; use a lower --warmup_steps, or 0 for none\n";
+  const Outcome planned = run({"--warmup_steps=100", "--plan"}), trained = run({"--warmup_steps=100"});
+  CHECK_MESSAGE(contains("\n" + planned.err, expected), planned.err);
+  CHECK_MESSAGE(contains(trained.err, expected), trained.err);
+  CHECK(trained.err.find(expected) < trained.err.find("step 1/4"));
+  Message(run({"--warmup_steps=4", "--plan"}).err).names("note").value("4 steps").offers("--warmup_steps");
+  CHECK(!contains(run({"--warmup_steps=3", "--plan"}).err, "warm-up"));
+}
+
 TEST_CASE("train: arguments override a settings file, and later arguments override earlier ones") {
   const Folder folder;
   const std::string config =

@@ -46,7 +46,7 @@ std::string facts(const HelpRows& rows, size_t columns) {
 }
 
 std::string default_of(const SettingHelp& setting) {
-  return setting.value.empty() ? "none" : for_terminal(setting.value);
+  return setting.value.empty() ? "not given" : for_terminal(setting.value);
 }
 
 // Returns the catalogue's entry of a default such as softmax(qk_norm=layer).

@@ -45,10 +45,11 @@ struct InspectSettings {
   void visit(V& v) {
     example.visit(v);
     v("analysis|look", analyses,
-      "analyses (below), comma-separated, or all; none: " + default_analyses + ", as far as available");
+      "analyses (below), comma-separated, or all; if not given, " + default_analyses + ", as far as available");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot", analysis.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values",
+    v("slot|neuron", analysis.slot,
+      "neuron (hidden unit of a feed-forward) or persistent slot, from 0; -1: those with the largest values",
       between(-1, 1e9));
     v("position|place", analysis.position,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
@@ -56,7 +57,8 @@ struct InspectSettings {
     v("top", analysis.top, "number of entries of a list", between(1, 1e6));
     v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
-    v("corpus", corpus, "text file or pipe, -: standard input, searched for top activations; none: only the example");
+    v("corpus", corpus,
+      "text file or pipe, -: standard input, searched for top activations; if not given, only the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
@@ -78,7 +80,7 @@ std::vector<NamedTensor> captured(const models::InspectedExample& inspected, con
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
   inspected.run();
-  hooks.check_all_matched();
+  as_usage([&] { hooks.check_all_matched(); });
   return all;
 }
 
@@ -180,9 +182,9 @@ std::string metrics_csv(const std::map<std::string, double>& metrics) {
 void check_out(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
   const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
-        ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one without an "
-        "extension)");
+  check_usage(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
+              ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one "
+              "without an extension)");
   if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
   models::check_output("inspect", out, kind_of_file(out));
 }

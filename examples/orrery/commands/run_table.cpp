@@ -11,6 +11,7 @@
 #include "engine/system/hash.h"
 #include "engine/system/signals.h"
 #include "engine/types/format.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
@@ -150,7 +151,7 @@ int64_t count_failed(const Outcomes& outcomes) {
 
 void check_many_runs(const std::string& what, size_t runs, bool yes) {
   constexpr size_t max_without_yes = 1000;
-  check(runs <= max_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
+  check_usage(runs <= max_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
 }
 
 void Outputs::check(const std::string& folder) const {

@@ -19,7 +19,7 @@ struct ShowSettings {
   bool json = false;
   template <class V>
   void visit(V& v) {
-    v("tensor", tensor, "name of one tensor; none: all");
+    v("tensor", tensor, "name of one tensor; if not given, all");
     v("out", out, "FILE.npy to write the tensor to; requires --tensor");
     v("json", json, json_help);
   }
@@ -90,8 +90,8 @@ const models::StoredTensor& tensor_named(const std::vector<models::StoredTensor>
     names.push_back(x.name);
   }
   const std::string meant = nearest(name, names);
-  fail("show: unknown tensor '", name, "'; ",
-       meant.empty() ? "leave --tensor out to list all" : "did you mean '" + meant + "'?");
+  fail_usage("show: unknown tensor '", name, "'; ",
+             meant.empty() ? "leave --tensor out to list all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -109,7 +109,10 @@ int show(const Arguments& arguments) {
   check_usage(words.size() == 1, "show: ", words.size(),
               " files or folders are given; give one, as in orrery show runs/mine");
   check_usage(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
-  if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
+  if (!s.out.empty()) {
+    models::check_output("show", s.out, models::npy_kind());
+    models::check_extension("show", s.out, {".npy"});
+  }
   JsonOutput json(s.json);
   std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (!s.tensor.empty()) tensors = {tensor_named(tensors, s.tensor)};

@@ -8,6 +8,7 @@
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
 #include "engine/system/hash.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/table.h"
@@ -173,8 +174,10 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   if (!s.smoke) warn(notes);
   FolderLock lock(out, {"study"});
   check_replaceable(s, out, claim);
-  const StudyRuns studied = timed ? time_claim(claim, out + "/timing", s.runs, s.data)
-                                  : train_claim(claim, {"study", s.runs, s.jobs, s.retrain}, s.data, lock);
+  const StudyRuns studied = as_content([&] {
+    return timed ? time_claim(claim, out + "/timing", s.runs, s.data)
+                 : train_claim(claim, {"study", s.runs, s.jobs, s.retrain}, s.data, lock);
+  });
   if (studied.signal != 0) {
     print_message(text("stopped after ", studied.outcomes.size(), " runs; the same command resumes"));
     return 128 + studied.signal;

@@ -21,6 +21,7 @@
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"
 #include "models/training/run_folder.h"
+#include "models/training/run_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -251,12 +252,27 @@ class Study {
 
 namespace {
 
+// Returns the held-out tokens; `otherwise` if the data cannot be read, which the run reports.
+int64_t held_out_tokens(models::TrainSettings settings, int64_t otherwise) {
+  try {
+    const models::RunStart start(settings, "");
+    return models::make_task(settings, start)->validation_units();
+  } catch (const Error&) {
+    return otherwise;
+  }
+}
+
 // Shortens validations, because a smoke run does not need the whole split.
 void shorten_validations(models::TrainSettings& settings) {
   const std::vector<Setting> members = settings_of(settings);
-  for (const auto& [key, value] : {std::pair("validation_tokens", "1024"), std::pair("training_loss_tokens", "1024"),
-                                   std::pair("validation_sequences", "16"), std::pair("training_loss_images", "16")})
-    if (find_setting(members, key)) set_setting(members, "study", key, value);
+  for (const auto& [key, most] : {std::pair("validation_tokens", 1024), std::pair("training_loss_tokens", 1024),
+                                  std::pair("validation_sequences", 16), std::pair("training_loss_images", 16)}) {
+    const Setting* const setting = find_setting(members, key);
+    if (!setting) continue;
+    int64_t& value = *std::get<int64_t*>(setting->value);
+    const bool means_all = value == 0 && std::string_view(key) == "validation_tokens";
+    value = std::min<int64_t>(means_all ? held_out_tokens(settings, most) : value, most);
+  }
 }
 
 // Searches missing data sets in the folder of data sets, then near the claim.
@@ -313,6 +329,14 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
     const std::string& same = known.add(settings, variant.name);
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
+  }
+  if (claim.sweep.empty() || claim.smoke) return;  // a smoke run sets the steps
+  DistinctSettings swept;
+  for (size_t s = 0; s < claim.swept_values(); ++s) {
+    const std::string label = claim.sweep[0].key + "=" + claim.swept_text(s);
+    const std::string& same = swept.add(settings_of_study(claim, claim.variants[0], s, claim.seeds[0], 0, data), label);
+    check(same == label, claim.path, ": the swept values ", same, " and ", label,
+          " give the same settings, so nothing could differ; leave one of them out");
   }
 }
 

@@ -187,6 +187,7 @@ int train(const Arguments& arguments) {
   print_message(memory_line(planned.memory));
   print_message(epoch_line(planned));
   print_message(time_line(planned));
+  note_long_warmup(settings);
   if (trainer.steps_done() > 0) print_message(text("resumed after step ", trainer.steps_done()));
 
   const StopSignals signals;

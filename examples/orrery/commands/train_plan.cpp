@@ -6,6 +6,7 @@
 
 #include "engine/system/parallel.h"
 #include "engine/types/format.h"
+#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
 #include "models/formats/shown_text.h"
@@ -125,8 +126,16 @@ std::string time_line(const PlannedRun& run) {
               pluralize(run.steps, "step"), "\n");
 }
 
+void note_long_warmup(const models::TrainSettings& s) {
+  if (s.warmup_steps < s.steps) return;
+  note(text("the warm-up takes ", pluralize(s.warmup_steps, "step"), " and the run ", with_commas(s.steps),
+            ", so the learning rate ends at ", scientific(models::schedule_of(s)->learning_rate(s.steps - 1)),
+            ", below its peak of ", scientific(s.learning_rate), "; use a lower --warmup_steps, or 0 for none"));
+}
+
 int print_plan(const models::RunPlan& plan, JsonOutput& json) {
   const PlannedRun run = planned(plan);
+  note_long_warmup(plan.settings);
   if (!json)
     std::cout << "model: " << models::for_terminal(plan.settings.model) << "; " << pluralize(thread_count(), "thread")
               << "\n"

@@ -311,7 +311,7 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   check_utf8_settings("import", {{"out", out}});
   RunFolder folder(out, {"import"});
   check(!holds_checkpoints(out), "import: ", out, " holds checkpoints of a run; choose another --out");
-  folder.check_free();
+  check_free(out, {"import"});
   const WeightFormat& format = format_of(path);
   const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
