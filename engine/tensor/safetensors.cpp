@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 
 namespace orrery {
 namespace {
@@ -98,7 +99,7 @@ class HeaderReader {
       skip_space();
       uint64_t number = 0;
       const size_t start = at_;
-      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
+      for (; at_ < text_.size() && is_digit(text_[at_]); ++at_)
         if (__builtin_mul_overflow(number, uint64_t{10}, &number) ||
             __builtin_add_overflow(number, static_cast<uint64_t>(text_[at_] - '0'), &number))
           damaged(text("the number at byte ", start, " of the header is too large"));
@@ -149,7 +150,7 @@ class HeaderReader {
     for (int i = 0; i < 4; ++i) {
       static constexpr std::string_view digits = "0123456789abcdef";
       const char c = at_ < text_.size() ? text_[at_++] : '\0';
-      const size_t digit = digits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
+      const size_t digit = digits.find(lower_case(c));
       if (digit == std::string_view::npos) damaged(text("the header has an invalid escape sequence at byte ", at_));
       value = value * 16 + static_cast<uint32_t>(digit);
     }

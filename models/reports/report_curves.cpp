@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/format.h"
 #include "models/reports/report.h"
 
@@ -24,7 +25,6 @@ struct Chart {
   std::vector<Series> series;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
 
 // Returns the chart of a key and its line in the chart: the metric, with '/' if it has module

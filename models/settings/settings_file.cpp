@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "engine/system/files.h"
+#include "engine/types/ascii.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_table.h"
@@ -48,9 +49,7 @@ std::string as_toml(const std::string& value) {
 }
 
 std::string as_key(const std::string& key) {
-  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
@@ -128,7 +127,7 @@ std::vector<std::string> plugins_of_settings_file(const std::string& path) {
 
 std::string plugin_argument(const std::string& plugin) {
   const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '+' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_';
+    return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_';
   });
   return "--plugin=" + (plain ? plugin : for_bash(plugin));
 }

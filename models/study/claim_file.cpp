@@ -8,6 +8,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 #include "models/settings/settings_file.h"
 #include "models/settings/settings_table.h"
@@ -120,10 +121,9 @@ class ClaimReader {
     for (const auto& [name, node] : members_in_order(*variants)) {
       check(node->is_table(), location(*node), ": the variant '", name,
             "' must be a table of settings, as in [variants.", name, "]");
-      const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-      });
-      const bool is_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
+      const bool plain =
+          std::all_of(name.begin(), name.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
+      const bool is_name = !name.empty() && plain && !is_digit(name[0]) && name != "swept";
       check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
       claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 
 namespace orrery::models {
@@ -34,7 +35,7 @@ Braces braces_at(const std::string& text, size_t open) {
 std::optional<std::vector<std::string>> range_in(const std::string& part, size_t max_values) {
   const size_t dots = part.find("..");
   const auto digits = [](const std::string& s) {
-    return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), is_digit);
   };
   if (dots == std::string::npos || !digits(part.substr(0, dots)) || !digits(part.substr(dots + 2))) return {};
   const int64_t first = std::stoll(part.substr(0, dots)), last = std::stoll(part.substr(dots + 2));

@@ -7,16 +7,12 @@
 #include <string_view>
 
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
 
 // Calls apply(parameter, value) for each rule of a list and each parameter that matches it.
 template <class Apply>

@@ -172,10 +172,10 @@ models::OutputKind kind_of_file(const std::string& out) {
                                    length_of_header);
 }
 
-std::string metrics_csv(const std::map<std::string, double>& metrics) {
+void write_metrics_csv(const std::string& path, const std::map<std::string, double>& metrics) {
   std::string csv = metrics_header;
   for (const auto& [name, value] : metrics) csv += models::csv_line({name, print_number(value)});
-  return csv;
+  models::write_output("inspect", path, metrics_kind(), csv);
 }
 
 // Rejects unknown extensions, which would silently become a folder's name.
@@ -214,17 +214,17 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
     models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
   }
-  if (!metrics.empty()) models::write_output("inspect", out + "/metrics.csv", metrics_kind(), metrics_csv(metrics));
+  if (!metrics.empty()) write_metrics_csv(out + "/metrics.csv", metrics);
   const size_t files = all.size() + (metrics.empty() ? 0 : 1);
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
 }
 
-void write_metrics_csv(const std::string& out, const std::vector<models::View>& views) {
+void write_metrics(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> metrics = models::metrics_of(views);
   check(!metrics.empty(),
         "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
         "ablation or normalization_curves");
-  models::write_output("inspect", out, metrics_kind(), metrics_csv(metrics));
+  write_metrics_csv(out, metrics);
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
@@ -352,7 +352,7 @@ int inspect(const Arguments& arguments) {
         "list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
-    write_metrics_csv(s.out, views);
+    write_metrics(s.out, views);
   else if (!s.out.empty())
     write_numbers(s.out, std::move(numbers), views);
   if (!s.html.empty()) {

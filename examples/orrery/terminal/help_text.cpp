@@ -4,18 +4,12 @@
 #include <cstdint>
 
 #include "examples/orrery/terminal/table.h"
+#include "models/formats/replaced.h"
 
 namespace orrery::program {
 namespace {
 
 constexpr std::string_view no_break_space = "\u00a0";
-
-// Returns the text with one kind of space in place of another.
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 // Fills lines of at most `columns` with words.
 class Lines {
@@ -58,7 +52,7 @@ class Lines {
 };
 
 std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
-  if (width_of(std::string(line)) <= columns) return replaced(std::string(line) + "\n", no_break_space, " ");
+  if (width_of(std::string(line)) <= columns) return models::replaced(std::string(line) + "\n", no_break_space, " ");
   const size_t begin = std::min(line.find_first_not_of(' '), line.size());
   Lines lines(begin, begin == 0 ? 0 : begin + indent, columns);
   for (size_t at = begin; at < line.size(); at = std::min(line.find_first_not_of(' ', at), line.size())) {
@@ -66,7 +60,7 @@ std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
     lines.add(std::string(line.substr(at, end - at)));
     at = end;
   }
-  return replaced(lines.finish(), no_break_space, " ");
+  return models::replaced(lines.finish(), no_break_space, " ");
 }
 
 // Returns --key=value, or key=value in a spec; the short form leaves out the items of a spec.
@@ -82,7 +76,7 @@ std::string meaning_of(const SettingHelp& setting, HelpForm form) {
   const bool has_range = form != HelpForm::in_brief && !setting.range.empty();
   const std::string meaning = (form == HelpForm::in_brief ? clause : setting.help) +
                               (has_range && !setting.help.empty() ? "; " : "") +
-                              (has_range ? replaced(setting.range, " ", no_break_space) : "");
+                              (has_range ? models::replaced(setting.range, " ", no_break_space) : "");
   return meaning.empty() ? "-" : meaning;
 }
 
