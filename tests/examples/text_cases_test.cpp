@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/examples/report_data.h"
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
@@ -36,6 +37,18 @@ std::string most_likely(const std::string& run, const std::string& prompt, int t
   return outcome.out;
 }
 
+nlohmann::json report_of(const std::string& run, const Words& more) {
+  const Outcome outcome = run_orrery(Words{"report", run} + more);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return report_data(read_file(run + "/report.html"));
+}
+std::vector<std::string> samples_of(const std::string& run, const Words& more) {
+  std::vector<std::string> texts;
+  for (const auto& item : report_section(report_of(run, more), "Generated samples")["items"])
+    texts.push_back(item["text"]);
+  return texts;
+}
+
 }  // namespace
 
 TEST_CASE("generate: token ids beyond the tokenizer's vocabulary are not sampled") {
@@ -50,8 +63,9 @@ TEST_CASE("generate: token ids beyond the tokenizer's vocabulary are not sampled
     CHECK_MESSAGE(written.code == 0, written.err);
     CHECK(written.out.size() == 5 + 50 + 1);  // all characters have one byte
   }
-  REQUIRE(run_orrery({"report", run}).code == 0);
-  CHECK(!contains(read_file(run + "/report.html"), "out of range"));
+  const std::vector<std::string> samples = samples_of(run, {"--samples=2", "--sample_tokens=50"});
+  CHECK(samples.size() == 2);
+  for (const std::string& sample : samples) CHECK_MESSAGE(sample.size() == 50, sample);
   CHECK(run_orrery({"inspect", run, "--text=First", "--analysis=logit_lens"}).code == 0);
 }
 
@@ -141,13 +155,26 @@ TEST_CASE("generate: texts begin and end as the imported folder specifies") {
   };
   CHECK(inspected({}) == inspected({"--begin=yes"}));
   CHECK(inspected({}) != inspected({"--begin=no"}));
+  const auto rows = [&](const Words& more) {  // the tokens of the report's example; <s> has no text
+    return report_section(report_of(folder / "llama_bos", Words{"--text=First", "--analysis=attention"} + more),
+                          "blocks.attention")["rows"];
+  };
+  CHECK(rows({}) == nlohmann::json({"", "F", "irst"}));
+  CHECK(rows({"--begin=no"}) == nlohmann::json({"F", "irst"}));
 
   const std::string gpt2 = imported(folder, "gpt2_end_of_text"), gate = "the old gate";
   const std::string ended = "the old gatend h IS I I Iimimim\n";
   CHECK(most_likely(gpt2, gate, 30, {}, {"ends", "token 0", "<|endoftext|>", "--stop_at_end=no"}) == ended);
   CHECK(contains(most_likely(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
-  CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
-  CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
+  const auto ends = [&](const Words& more) {  // samples of the report that continue after the end of a text
+    int found = 0;
+    for (const std::string& sample :
+         samples_of(folder / "gpt2_end_of_text", Words{"--samples=3", "--analysis=none"} + more))
+      found += contains(sample, "<|endoftext|>");
+    return found;
+  };
+  CHECK(ends({}) == 0);
+  CHECK(ends({"--stop_at_end=no"}) == 3);
 }
 
 TEST_CASE("import: a tokenizer that appends a token to each text is reported") {
