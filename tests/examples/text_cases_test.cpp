@@ -268,6 +268,24 @@ TEST_CASE("prepare, train: SentencePiece and character tokenizers refuse bytes t
       .value(5);
 }
 
+TEST_CASE("generate, inspect, report: a text that is not UTF-8 is refused by tokenizers that read characters") {
+  const std::string text = "ab\xff";
+  for (const std::string tokenizer : {"sentence_piece(vocabulary=30)", "character", "byte"}) {
+    CAPTURE(tokenizer);
+    const Folder here;
+    REQUIRE(is_complete(run_orrery(train_tiny(here, "run", {"--tokenizer=" + tokenizer}))));
+    for (const Words& words : {Words{"generate", here / "run", "--tokens=3", "--prompt=" + text},
+                               Words{"inspect", here / "run", "--analysis=attention", "--text=" + text},
+                               Words{"report", here / "run", "--analysis=attention", "--text=" + text}}) {
+      const Outcome outcome = run_orrery(words);
+      if (tokenizer == "byte")
+        CHECK_MESSAGE(outcome.code == 0, outcome.err);
+      else
+        expect_error(outcome).names("UTF-8").value(2).offers("tokenizer=byte");
+    }
+  }
+}
+
 TEST_CASE("prepare: words of any length are valid training data of a tokenizer") {
   const Folder folder;
   for (const int letters : {32'000, 40'000, 70'000}) {
