@@ -79,6 +79,30 @@ TEST_CASE("import: a note reports a tokenizer that is larger than the model's vo
   expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
 }
 
+TEST_CASE("import, prepare: tokens of added_tokens.json and a vocabulary without the byte alphabet are read") {
+  const Folder folder;
+  struct Case {
+    std::string name, prompt;
+    std::vector<int> tokens;  // by transformers
+  };
+  for (const Case& each :
+       {Case{"added_tokens_json", "<|user|>the gate<|bot|>", {320, 83, 257, 299, 298, 68, 321}},
+        Case{"no_byte_alphabet", "First Citizen: the old gate", {146, 156, 6, 63, 99, 118, 87, 95, 35}}}) {
+    CAPTURE(each.name);
+    const std::string run = imported(folder, each.name), count = std::to_string(each.tokens.size());
+    CHECK(most_likely(run, each.prompt, 4, {}, {"prompt: " + count + " tokens"}).starts_with(each.prompt));
+    const std::string text = folder.write(each.name + ".txt", each.prompt), out = folder / (each.name + "_tokens");
+    const Outcome prepared = run_orrery(
+        {"prepare", "--input=" + text, "--tokenizer=" + cases + each.name, "--out=" + out, "--validation_fraction=0"});
+    REQUIRE_MESSAGE(prepared.code == 0, prepared.err);
+    std::string wanted;
+    for (const int token : each.tokens) wanted += {static_cast<char>(token % 256), static_cast<char>(token / 256)};
+    CHECK(read_file(out + "/train.bin").starts_with(wanted));
+  }
+  const std::string without = "--checkpoint=" + (folder / "no_byte_alphabet");
+  expect_error(run_orrery({"generate", without, "--prompt=\xff"})).names("tokenizer").value("byte 0");
+}
+
 TEST_CASE("import: a note reports an end token beyond the model's vocabulary, and generation ignores it") {
   const Folder folder;
   const std::string model = folder / "model", settings = model + "/config.json";
@@ -288,7 +312,7 @@ TEST_CASE("generate, inspect, report: a text that is not UTF-8 is refused by tok
 
 TEST_CASE("prepare: words of any length are valid training data of a tokenizer") {
   const Folder folder;
-  for (const int letters : {32'000, 40'000, 70'000}) {
+  for (const int letters : {32'000, 33'000, 40'000, 60'000, 70'000}) {
     const std::string text = folder / "text", out = folder / std::to_string(letters);
     REQUIRE(
         run_shell("python3 '" + cases + "long_word/make.py' " + std::to_string(letters) + " > '" + text + "'").code ==
@@ -297,6 +321,28 @@ TEST_CASE("prepare: words of any length are valid training data of a tokenizer")
         run_orrery({"prepare", "--input=" + text, "--tokenizer=sentence_piece(vocabulary=80)", "--out=" + out});
     CHECK_MESSAGE(made.code == 0, made.err);
     Message(made.out).names("tokens").names("validation").value(80);
+  }
+}
+
+TEST_CASE("train: empty files are documents without a target, and steps of these alone do not end training") {
+  const Folder folder;
+  const std::string texts = folder / "texts", run = folder / "run";
+  REQUIRE(run_shell("python3 '" + cases + "empty_files/make.py' '" + texts + "' 400").code == 0);
+  for (const char* const batch : {"1", "4"}) {
+    fs::remove_all(run);
+    const Outcome trained = run_orrery(
+        {"train", "--model=gpt", "--layers=1", "--heads=2", "--width=16", "--context=16", "--steps=300",
+         std::string("--batch_size=") + batch, "--documents=yes", "--tokenizer=byte_pair(vocabulary=300)",
+         "--data=" + texts, "--validation_tokens=100", "--evaluate_every=0", "--metrics=none", "--out=" + run});
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    size_t steps = 0, without = 0;
+    for (const std::string& row : metrics(run)) {
+      const auto json = nlohmann::json::parse(row);
+      steps += json.contains("gradient_norm");
+      without += json.contains("gradient_norm") && !json.contains("loss");
+    }
+    CHECK(steps == 300);
+    CHECK(without > 0);
   }
 }
 
