@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "tests/examples/program.h"
+#include "tests/examples/report_data.h"
 #include "tests/support/message.h"
 
 using orrery::testing::expect_error;
@@ -65,6 +65,31 @@ TEST_CASE("images: folders named by numbers are the classes with these numbers")
   const Outcome some = evaluate(images);
   CHECK(contains(some.out, "18 images\n"));
   CHECK(contains(some.out, "\naccuracy 1.0000\n"));
+}
+
+TEST_CASE("images: classify and report name the classes of folders with numbers, in the order of the numbers") {
+  const Folder folder;
+  const std::string run = folder / "run", pictures = cases + "numeric_classes/pictures";
+  const Outcome trained =
+      run_orrery({"train", "--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=150",
+                  "--batch_size=24", "--learning_rate=0.01", "--evaluate_every=0", "--metrics=none",
+                  "--data=" + pictures + "/val", "--validation_data=" + pictures, "--out=" + run});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const std::string found = classify(run, {pictures}).out;
+  for (int number = 0; number < 12; ++number)
+    for (const char* file : {"0", "1"}) {
+      const std::string name = std::to_string(number);
+      CHECK(contains(found, "/val/" + name + "/" + file + ".png  " + name + " 0."));
+    }
+  // Class 10 is 8 in the order of text.
+  const Outcome reported =
+      run_orrery({"report", run, "--image=" + pictures + "/val/10/0.png", "--label=10", "--analysis=logit_lens"});
+  REQUIRE_MESSAGE(reported.code == 0, reported.err);
+  const auto rows = report_section(report_data(read_file(run + "/report.html")),
+                                   "Predictions at position 0, whole example")["rows"];
+  const auto& last = rows.back();  // state after, top prediction, p, rank, -ln p
+  CHECK(last[1] == "10");
+  CHECK(last[3] == "1");
 }
 
 TEST_CASE("images: a vision transformer without preprocessor_config.json classifies as in Transformers") {

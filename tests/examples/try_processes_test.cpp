@@ -111,11 +111,11 @@ TEST_CASE("try: a compiler that exceeds compile_limit is stopped") {
 
 TEST_CASE("plug-in: a call of exit does not end a command with success") {
   const Folder folder;
-  for (const char* name : {"exit", "quick_exit"}) {
+  for (const char* name : {"exit", "quick_exit", "_Exit", "_exit"}) {
     CAPTURE(name);
-    const std::string source =
-        folder.write(std::string(name) + ".cpp",
-                     "#include <cstdlib>\nstatic const int gone = (std::" + std::string(name) + "(0), 0);\n");
+    const std::string headers = "#include <stdlib.h>\n#include <unistd.h>\n",
+                      call = "static const int gone = (::" + std::string(name) + "(0), 0);\n",
+                      source = folder.write(std::string(name) + ".cpp", headers + call);
     expect_error(run_orrery({"try", source, "--out=" + folder.path()})).names("plug-in").value("exit");
     const std::string plugin = folder / name + ".so";
     REQUIRE(fs::exists(plugin));
