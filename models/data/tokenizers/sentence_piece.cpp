@@ -79,6 +79,7 @@ class SentencePiece final : public Tokenizer {
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
+    added_.build_index();
     find_marks(sentence_piece_entries(model_, what));
   }
   std::string name() const override { return "sentence_piece"; }
