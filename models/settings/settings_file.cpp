@@ -88,7 +88,9 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
   const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);
   try {
-    return toml::parse(text, path)[key].value<std::string>();
+    const toml::table table = toml::parse(text, path);
+    if (const auto flag = table[key].value_exact<bool>()) return *flag ? "yes" : "no";
+    return table[key].value<std::string>();
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }

@@ -34,8 +34,8 @@ std::string canonical_key(std::span<const Setting> settings, const std::string& 
 std::string with_canonical_keys(const std::string& text, std::span<const Setting> settings,
                                 std::span<const ForeignKey> foreign = {});
 
-// Returns the text of a top-level key, or nothing if the key is missing or not text, or if the file
-// is not TOML, which read_settings_file reports.
+// Returns the text of a top-level key, yes or no for true or false, or nothing if the key is
+// missing or another value, or if the file is not TOML, which read_settings_file reports.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:

@@ -17,7 +17,7 @@
 //   [base]                                     # settings as in any file of settings
 //   layers = 2
 //   [sweep]                                    # optional: lists of equal length, changed together
-//   feed_forward.slots = [32, 256, 2048]       # the first key gives the swept value
+//   feed_forward.slots = [32, 256, 2048]       # the first key gives the swept value; no variant may set such a key
 //   [variants.relu]
 //   feed_forward = "memory(relu)"
 //   [variants.softmax]

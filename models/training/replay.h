@@ -23,6 +23,7 @@ struct NonFiniteReport {
 std::string message(const NonFiniteReport& report);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
+bool is_replay(const std::string& folder);          // it has a finding
 // Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a finding.
 std::string replay_folder_at(const std::string& folder);
 

@@ -79,6 +79,7 @@ class SentencePiece final : public Tokenizer {
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
+    added_.build_index();
     find_marks(info.entries);
     cuts_ = std::make_unique<SentencePieceCuts>(std::move(info));
   }

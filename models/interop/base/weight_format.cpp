@@ -48,7 +48,7 @@ const WeightFormat& format_of(const std::string& path) {
   fail("import: ", path, " is not in a supported format", kind, "; supported formats: ", listed(all));
 }
 
-// Returns a note about a LoRA adapter of peft, which lies next to the weights that it changes.
+// Returns a note about a LoRA adapter of peft, which is next to the weights that it changes.
 // Throws if the folder has no such weights.
 std::vector<std::string> notes_of_adapter(const std::string& path) {
   const std::string adapter = path + "/adapter_config.json", index = "model.safetensors.index.json",
