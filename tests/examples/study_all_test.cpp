@@ -148,7 +148,7 @@ TEST_CASE("study: a verdict stays valid after settings are renamed; an older one
   const auto runs = written_runs(folder / "pool");
   const auto first = verdict_in(folder / "claims/a");
   CHECK(first["metric"] == "mean(head_output_variance/*)");
-  CHECK(first["figure"] == "BLEU 34");
+  CHECK(first["reported"] == "BLEU 34");
   const std::vector<std::pair<std::string, std::string>> renamed = {
       {"read_variance", "head_output_variance"}, {"figure", "# The paper's.\nreported"}, {"batch", "batch_size"}};
   test_all(text, renamed).names("a.toml: ").value("tested before\n");
