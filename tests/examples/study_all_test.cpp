@@ -77,8 +77,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(page.find(row) < rest);
   CHECK(page.find(row, group) != std::string::npos);
   CHECK(contains(page, "| 3 seeds | **shown at this scale** | "));
-  CHECK(contains(page, "![Two variants differ.](group/c/picture.svg)"));
-  CHECK(contains(read_file(folder / "out/group/c/picture.svg"), ">softmax</text>"));
+  CHECK(contains(page, "![Two variants differ.](group/c/samples.svg)"));
+  CHECK(contains(read_file(folder / "out/group/c/samples.svg"), ">softmax</text>"));
   const auto runs = written_runs(folder / "pool");
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
