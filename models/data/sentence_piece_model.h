@@ -25,6 +25,7 @@ struct SentencePieceInfo {
   std::vector<std::string> pieces = {};   // that a text can have
   std::vector<std::string> symbols = {};  // user-defined; no rule changes them
 };
+// Throws Error, beginning with `what`, if the message is malformed.
 SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what);
 
 struct SentencePieceEntry {

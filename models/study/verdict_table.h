@@ -24,7 +24,7 @@ struct ListedVerdict {
 };
 
 OutputKind verdicts_csv_kind();
-std::string verdicts_csv(std::span<const ListedVerdict> all);
+std::string verdicts_csv(std::span<const ListedVerdict> all);  // study,verdict,claim,found,minutes
 
 OutputKind verdicts_page_kind();
 // Returns Markdown for a folder that contains GROUP/NAME/samples.svg of each claim. It links to the
