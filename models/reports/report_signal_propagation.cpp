@@ -47,7 +47,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
                       std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
   sections.push_back(report_section(group, "bars", name + ": residual stream after each sublayer",
                                     "Root mean squares of the values, and of the gradients of the loss there.",
-                                    {{"figure", "root mean square"}, {"rows", bars}}));
+                                    {{"quantity", "root mean square"}, {"rows", bars}}));
   sections.push_back(report_section(
       group, "table", name + ": mean squares before and after each sublayer",
       "Mean squares of the residual stream before and after, of the sublayer's output, and of the gradients there.",

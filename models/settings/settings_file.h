@@ -46,9 +46,9 @@ void check_utf8_settings(std::string_view command, const std::vector<std::pair<s
 // line marks it as orrery's; comments name the plug-ins without which the settings are invalid.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
                          std::span<const std::string> plugins = {});
-bool is_written_settings_file(const std::string& path);
+bool is_written_settings_file(const std::string& path);  // by its first line
 // Returns the arguments --plugin=FILE.so, quoted for a shell, of such a file; empty without it.
 std::vector<std::string> plugins_of_settings_file(const std::string& path);
-std::string plugin_argument(const std::string& plugin);
+std::string plugin_argument(const std::string& plugin);  // --plugin=FILE.so
 
 }  // namespace orrery::models

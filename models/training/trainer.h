@@ -44,6 +44,8 @@ class Trainer {
 
   // Sets the plug-in files that the settings require; settings.toml lists them.
   void name_plugins(std::vector<std::string> paths) { plugins_ = std::move(paths); }
+  // Trains the steps that are left, with validations and checkpoints. Throws Error at a non-finite
+  // loss, or if a file cannot be written; the last good checkpoint stays.
   TrainingResult run(const TrainingEvents& events = {});
 
   // Runs the next step or a validation under a guard that passes every operation to `each`. Returns

@@ -54,6 +54,7 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
       const Outcome outcome = run_orrery({command, flag});
       CHECK(outcome.code == 0);
       CHECK(longest_line(outcome.out) <= 80);
+      CHECK(!contains(outcome.out, "\n\n\n"));
       CHECK(contains(outcome.out, std::string("Usage: orrery ") + command));
     }
   }

@@ -188,7 +188,7 @@ TEST_CASE("json: list prints every family, or only the requested names") {
   CHECK(silu[0]["family"] == "activation");
   REQUIRE(silu[0]["entries"].size() == 1);
   CHECK(silu[0]["entries"][0]["name"] == "silu");
-  CHECK(silu[0]["entries"][0]["facts"]["kinks"] == "none");
+  CHECK(silu[0]["entries"][0]["properties"]["kinks"] == "none");
   CHECK(json_of({"list", "schedules", "--json"})[0]["entries"].size() > 1);
   expect_error(run_orrery({"list", "--json", "--markdown"})).names("--markdown").names("--json");
 }

@@ -148,7 +148,7 @@ TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign file
 
   const std::string claim = folder.write("claim.toml", "");
   fs::create_directories(folder / "study/timing");
-  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
+  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "samples.svg"}) {
     const std::string mine = folder.write(std::string("study/") + name, "mine\n");
     expect_error(run_orrery({"study", claim, "--out=" + (folder / "study")})).names(mine).offers("--out");
     fs::remove(mine);

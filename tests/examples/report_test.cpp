@@ -67,7 +67,7 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
   for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
     CHECK_MESSAGE(!contains(page.html, outside), outside);
   CHECK(page.kinds() ==
-        std::set<std::string>{"figures", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
+        std::set<std::string>{"values", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
   // Every row of the log; curves with their own axis come from analyses.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])

@@ -77,8 +77,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(page.find(row) < rest);
   CHECK(page.find(row, group) != std::string::npos);
   CHECK(contains(page, "| 3 seeds | **shown at this scale** | "));
-  CHECK(contains(page, "![Two variants differ.](group/c/picture.svg)"));
-  CHECK(contains(read_file(folder / "out/group/c/picture.svg"), ">softmax</text>"));
+  CHECK(contains(page, "![Two variants differ.](group/c/samples.svg)"));
+  CHECK(contains(read_file(folder / "out/group/c/samples.svg"), ">softmax</text>"));
   const auto runs = written_runs(folder / "pool");
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
@@ -148,7 +148,7 @@ TEST_CASE("study: a verdict stays valid after settings are renamed; an older one
   const auto runs = written_runs(folder / "pool");
   const auto first = verdict_in(folder / "claims/a");
   CHECK(first["metric"] == "mean(head_output_variance/*)");
-  CHECK(first["figure"] == "BLEU 34");
+  CHECK(first["reported"] == "BLEU 34");
   const std::vector<std::pair<std::string, std::string>> renamed = {
       {"read_variance", "head_output_variance"}, {"figure", "# The paper's.\nreported"}, {"batch", "batch_size"}};
   test_all(text, renamed).names("a.toml: ").value("tested before\n");

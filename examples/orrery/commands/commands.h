@@ -30,6 +30,7 @@ struct Command {
 
 const std::vector<Command>& commands();  // the table of main.cpp
 
+// NAME_help returns the command's help; NAME runs it and returns the exit code, or throws an Error.
 CommandHelp train_help(const Arguments& given);
 int train(const Arguments& arguments);
 CommandHelp sweep_help(const Arguments& given);

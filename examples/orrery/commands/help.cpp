@@ -34,7 +34,7 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 // Returns what to call for settings that the short help leaves out.
 std::string rest_of_help(const std::string& name, size_t settings) {
-  return text("All ", settings, " settings: orrery ", name, " --help=all.  One in detail: orrery help ", name, " KEY.");
+  return text("All ", settings, " settings: orrery ", name, " --help=all. One in detail: orrery help ", name, " KEY.");
 }
 
 // Returns `name: text` lines with equal margins.
@@ -152,9 +152,11 @@ std::string help_of(const Command& command, const Arguments& given, bool all) {
   const size_t columns = help_columns();
   const CommandHelp help = command.help(given);
   const bool in_full = all || help.settings.size() <= max_settings_in_full;
+  const std::string settings =
+      print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns);
   return wrapped(command.summary, columns) +
          wrapped("Usage: orrery " + command.name + " " + command.arguments, columns) + paragraph(help.about, columns) +
-         "\n" + print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns) +
+         (settings.empty() ? "" : "\n" + settings) +
          paragraph(in_full ? help.notes : rest_of_help(command.name, help.settings.size()), columns) +
          (in_full ? "\n" : "") + wrapped("Example: " + help.example, columns);
 }

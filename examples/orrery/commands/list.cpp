@@ -113,7 +113,7 @@ Json json_of(const models::CatalogueEntry& entry) {
   for (const auto& [key, value] : entry.settings) settings[key] = value;
   for (const auto& [key, value] : entry.properties) properties[key] = value;
   return {{"name", entry.name},     {"aliases", entry.aliases}, {"formula", entry.formula},
-          {"source", entry.source}, {"settings", settings},     {"facts", properties}};
+          {"source", entry.source}, {"settings", settings},     {"properties", properties}};
 }
 Json json_of(const Match& match) {
   Json entries = Json::array();

@@ -28,7 +28,7 @@ struct RunRows {
 
   // Adds a run to the row with this label, which is created if missing, under its id.
   void add(const std::string& label, models::TrainSettings settings, const std::string& id);
-  std::set<std::string> ids() const;
+  std::set<std::string> ids() const;  // of all runs
 };
 
 // Finds settings that describe the same run by two names.
@@ -68,6 +68,7 @@ struct Outputs {
   std::string command;
   std::map<std::string, models::OutputKind> kinds;
 
+  // Throws Error if the folder is a run's, or has a file of another kind under one of the names.
   void check(const std::string& folder) const;
   void write(const std::string& folder, const std::string& name, const std::string& content) const;
 };

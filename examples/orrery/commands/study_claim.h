@@ -29,7 +29,7 @@ struct StudySettings {
   }
 };
 
-// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and picture.svg
+// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and samples.svg
 // to `out`. Returns 0, 1 if a smoke run found something missing, or 128 + the signal that stopped
 // it. Throws if a run failed or `out` has the verdict on another claim.
 int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out,

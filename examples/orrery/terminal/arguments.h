@@ -34,7 +34,8 @@ struct SettingHelp {
 
 // Returns the settings that have a key. `foreign`: keys of other programs, which count as aliases.
 std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
-// Returns the settings in `values`, pairs of key and default, that are among `settings`, whose own values are null.
+// Returns those of `settings` that are in `values`, pairs of a key and its default. The pointers in
+// `settings` may be null.
 std::vector<SettingHelp> describe(std::span<const Setting> settings,
                                   std::span<const std::pair<std::string, std::string>> values);
 // Adds settings of another command, which only the long help lists, except keys that `own` has.

@@ -23,6 +23,7 @@ std::string broken_line(std::string_view line, int descriptor);
 // Two columns: a term and its meaning, which starts below a term that is too long. A term without a
 // meaning is the title of the rows after it.
 using HelpRows = std::vector<std::pair<std::string, std::string>>;
+// Returns the rows in lines of at most `columns`.
 std::string print_rows(const HelpRows& rows, size_t columns);
 
 // The short form lists common settings up to the first semicolon of their help; the long form lists

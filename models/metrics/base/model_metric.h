@@ -55,7 +55,7 @@ void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics
 // Adds the metrics of the parameters and their gradients.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const nn::FlatParameters& parameters);
 
-// Log "name/path", and for values of heads "name/path.0", "name/path.1", ...
+// Add "name/path" to the row, and for values of heads "name/path.0", "name/path.1", ...
 void log_metric(MetricRow& row, const std::string& name, const std::string& path, double value);
 void log_metrics(MetricRow& row, const std::string& name, const std::string& path, const std::vector<double>& values);
 // Returns the mean of each head's rows (B, H, T) without NaN rows, which are fully masked.
