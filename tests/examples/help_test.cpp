@@ -112,6 +112,11 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
       .value("(0, 1e30]")
       .names("also:")
       .names("rate");
+  // The last step's rate of a linear decay is still above it: tests/nn/schedules/schedule_test.cpp.
+  Message(run_orrery({"help", "train", "min_learning_rate"}).out)
+      .names("--min_learning_rate")
+      .names("decaying schedule")
+      .value("reached one step after the last step");
   CHECK(run_orrery({"help", "learning_rate"}).out == run_orrery({"help", "train", "learning_rate"}).out);
   Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");

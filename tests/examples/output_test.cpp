@@ -174,3 +174,13 @@ TEST_CASE("output: try replaces only plug-ins that it has made") {
     fs::remove(mine);
   }
 }
+
+TEST_CASE("output: import replaces neither a run nor a foreign settings file") {
+  const Folder folder;
+  const std::string run = trained(folder), model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
+                    mine = folder.write("other/settings.toml", "mine\n");
+  const auto before = contents_of(folder.path());
+  expect_error(run_orrery({"import", model, "--out=" + run})).names(run).offers("--out");
+  expect_error(run_orrery({"import", model, "--out=" + (folder / "other")})).names(mine).offers("--out");
+  CHECK(contents_of(folder.path()) == before);
+}

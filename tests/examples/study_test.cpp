@@ -376,3 +376,28 @@ TEST_CASE("study: a config and data near the claim are found from any working fo
   Message(outcome.out).value("verdict: shown");
   expect_error(there("lost.toml")).names("lost.toml:7").value("nope.toml").offers("the claim's folder");
 }
+
+TEST_CASE("report: it replaces no file of a sweep or study, and no foreign page") {
+  const Folder folder;
+  const std::string pool = "--runs=" + (folder / "pool"), swept = folder / "swept", study = folder / "study";
+  REQUIRE(run_orrery(Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + swept, pool,
+                           "--seed={1,2}"} +
+                     tiny)
+              .code == 0);
+  REQUIRE(run_study(folder, claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two)).code == 0);
+  for (const std::string& of : {swept, study}) {
+    size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(of)) {
+      const std::string path = entry.path().string(), before = read_file(path);
+      expect_error(run_orrery({"report", of, "--out=" + path})).names(path).offers("--out");
+      CHECK(read_file(path) == before);
+      ++files;
+    }
+    CHECK(files >= 3);
+  }
+  for (const std::string name : {"swept", "study"}) {
+    const std::string mine = folder.write(name + "/report.html", "mine\n");
+    expect_error(run_orrery({"report", folder / name})).names(mine).offers("--out");
+    CHECK(read_file(mine) == "mine\n");
+  }
+}

@@ -223,6 +223,26 @@ TEST_CASE("progress: a terminal shows a live line for work of more than two seco
   CHECK(!contains(run_on_terminal(program + "show '" + run + "'")->out, "\x1b[K"));
 }
 
+TEST_CASE("progress: a terminal shows how much of a long word is learned, and how much of a corpus is searched") {
+  const Folder folder;
+  std::string word;
+  for (uint32_t drawn = 1; word.size() < 6'000'000; drawn = drawn * 1664525 + 1013904223)
+    word += "etaoinsh"[(drawn >> 16) % 8];
+  const std::string run = folder / "run", program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ",
+                    tokenizer = " --tokenizer='byte_pair(vocabulary=4000)'";
+  const auto learning = run_on_terminal(program + "prepare --input='" + folder.write("word.txt", word) + "'" +
+                                        tokenizer + " --out='" + (folder / "tokens") + "'");
+  if (!learning) return;
+  CHECK_MESSAGE(contains(learning->out, "\r\x1b[Klearned "), learning->out);
+  const std::string text = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
+  REQUIRE(is_complete(run_orrery({"train", "--data=" + text, "--layers=4", "--heads=2", "--width=64", "--context=512",
+                                  "--batch_size=1", "--steps=1", "--metrics=none", "--validation_tokens=1000",
+                                  "--training_loss_tokens=0", "--out=" + run})));
+  const auto searching = run_on_terminal(program + "inspect '" + run + "' --text=First --analysis=neurons --corpus='" +
+                                         text + "'");
+  CHECK_MESSAGE(contains(searching->out, "\r\x1b[Kread the corpus "), searching->out);
+}
+
 TEST_CASE("threads: OMP_NUM_THREADS is the default") {
   const Folder folder;
   const auto threads = [&](const std::string& value, const Words& more = {}) {

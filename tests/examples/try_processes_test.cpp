@@ -42,7 +42,7 @@ std::string endless_source(const Folder& folder) {
 
 TEST_CASE("try: paths of the source, the headers and the plug-in may contain any character") {
   const Folder folder;
-  const std::string odd = folder / "it's $(touch pwned) `touch pwned`; \"q\" \\ \n #*?& %s";
+  const std::string odd = folder / "it's $(touch pwned) `touch pwned`; \"q\" \\ \n #*?& %s \x01\x02\xff\xfe";
   fs::create_directories(odd);
   fs::create_directory_symlink(ORRERY_SOURCE_DIR, odd + "/tree's");
   const std::string source = odd + "/-bump's @x.cpp", plugins = odd + "/plug-in's";
