@@ -17,8 +17,6 @@
 namespace orrery::program {
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 // Returns true if `given` is the key or nanoGPT's name for it.
 bool is_key(const std::string& given, std::string_view key) {
   const auto names = models::nanogpt_keys();
