@@ -131,10 +131,12 @@ void read_settings(const Spec& spec, Settings& settings) {
   read_settings(spec, std::span<const Setting>(members));
 }
 
-// Lists the keys and values of members with a key, in the order of the visit, for set_setting.
+using Assignments = std::vector<std::pair<std::string, std::string>>;  // keys and values
+
+// Lists the members with a key, in the order of the visit, for set_setting.
 template <Visited Settings>
-std::vector<std::pair<std::string, std::string>> list_settings(Settings settings) {
-  std::vector<std::pair<std::string, std::string>> all;
+Assignments list_settings(Settings settings) {
+  Assignments all;
   for (const Setting& member : settings_of(settings))
     if (!member.key.empty()) all.emplace_back(member.key, print_value(member));
   return all;

@@ -62,6 +62,9 @@ void visit_initialization(auto& v, auto& s) {
     nn::initialization_names());
 }
 
+const Spec& final_normalization(const auto& s) {
+  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
+}
 // Returns nothing for same.
 inline std::optional<bool> bias_override(const std::string& word) {
   return word == "same" ? std::nullopt : std::optional(word == "yes");

@@ -46,25 +46,10 @@ StreamModel::StreamModel(const StreamSettings& settings)
   const Spec default_norm = s.norm_place == "post" ? parse_spec("none") : s.normalization,
              last = s.final_normalization.name == "same" ? default_norm : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
-  for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
-                                                           .heads = s.heads,
-                                                           .d_ff = s.d_ff,
-                                                           .attention = s.attention,
-                                                           .feed_forward = s.feed_forward,
-                                                           .normalization = s.normalization,
-                                                           .attention_normalization = s.attention_normalization,
-                                                           .feed_forward_normalization = s.feed_forward_normalization,
-                                                           .bias = s.bias,
-                                                           .attention_bias = bias_override(s.attention_bias),
-                                                           .feed_forward_bias = bias_override(s.feed_forward_bias),
-                                                           .query_key_bias = s.attention_bias == "query_key",
-                                                           .dropout = s.dropout,
-                                                           .layers = s.layers,
-                                                           .context = s.cache_length,
-                                                           .position = position_.get(),
-                                                           .initial_weights = weights,
-                                                           .norm_place = s.norm_place}));
+  BlockOptions options = block_options(s, *position_);
+  set_own_biases(options, s);
+  options.context = s.cache_length;
+  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
   nn::name_paths(*this);
 }
 

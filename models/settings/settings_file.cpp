@@ -15,8 +15,6 @@
 namespace orrery::models {
 namespace {
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
-
 std::string in_quotes(const std::string& value) {
   std::string quoted = "\"";
   for (const char c : value) {
@@ -55,8 +53,8 @@ std::string as_key(const std::string& key) {
 
 }  // namespace
 
-Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch,
-                         std::span<const ForeignKey> foreign) {
+Assignments read_settings_file(const std::string& path, std::span<const Setting> scratch,
+                               std::span<const ForeignKey> foreign) {
   return settings_in_table(read_toml(path), path, scratch, foreign);
 }
 
@@ -96,7 +94,7 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
   }
 }
 
-void check_utf8_settings(std::string_view command, const Pairs& settings) {
+void check_utf8_settings(std::string_view command, const Assignments& settings) {
   for (const auto& [key, value] : settings)
     check_utf8(value, text(command, ": --", key, "=", value), "convert it to UTF-8, or rename the file or folder");
 }

@@ -21,9 +21,8 @@ namespace orrery::models {
 // Returns keys and values for set_setting, in the order of the file. Sets each on `scratch`, the
 // members of a settings struct without another use, so that a wrong key or value throws Error with
 // file and line:
-std::vector<std::pair<std::string, std::string>> read_settings_file(const std::string& path,
-                                                                    std::span<const Setting> scratch,
-                                                                    std::span<const ForeignKey> foreign = {});
+Assignments read_settings_file(const std::string& path, std::span<const Setting> scratch,
+                               std::span<const ForeignKey> foreign = {});
 
 // Returns the name of the setting that a key sets: an alias and a key of another program stand for
 // it, also before a dot. Unknown keys stay.
@@ -40,7 +39,7 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
 
 // Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:
 //   train: --data=f\xff/text.txt is not valid UTF-8 at byte 1; convert it to UTF-8, or rename the file or folder
-void check_utf8_settings(std::string_view command, const std::vector<std::pair<std::string, std::string>>& settings);
+void check_utf8_settings(std::string_view command, const Assignments& settings);
 
 // Writes the result of list_settings, whole or not at all, so that a run can be repeated. The first
 // line marks it as orrery's; comments name the plug-ins without which the settings are invalid.

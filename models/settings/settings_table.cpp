@@ -64,14 +64,12 @@ std::string toml_location(const std::string& path, const toml::node& node) {
 
 namespace {
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
-
 class TableReader {
  public:
   TableReader(const std::string& path, std::span<const Setting> scratch, std::span<const ForeignKey> foreign)
       : path_(path), scratch_(scratch), foreign_(foreign) {}
 
-  Pairs read(const toml::table& table) {
+  Assignments read(const toml::table& table) {
     members(table, "");
     return std::move(pairs_);
   }
@@ -147,13 +145,13 @@ class TableReader {
   std::span<const Setting> scratch_;
   std::span<const ForeignKey> foreign_;
   std::map<std::string, std::pair<std::string, int64_t>> given_;  // keys and lines, by their settings' names
-  Pairs pairs_;
+  Assignments pairs_;
 };
 
 }  // namespace
 
-Pairs settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
-                        std::span<const ForeignKey> foreign) {
+Assignments settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
+                              std::span<const ForeignKey> foreign) {
   return TableReader(path, scratch, foreign).read(table);
 }
 

@@ -143,7 +143,7 @@ int64_t step_in(const Json& json, const std::string& what) {
 
 // Rewrites attend_to_self=default of older checkpoints, which meant yes under a fixed span, but no
 // in a stream model; newer checkpoints store yes or no under any span (resolved_attention).
-void name_own_token(std::vector<std::pair<std::string, std::string>>& settings) {
+void name_own_token(Assignments& settings) {
   bool stream = false;
   for (const auto& [key, value] : settings)
     if (key == "model") {

@@ -151,7 +151,7 @@ std::span<const ForeignKey> nanogpt_keys();
 
 // Returns the preset of the last "model" among the assignments {key, value}, changed by all of them
 // in order. Aliases, also inside specs, count as the settings that they stand for.
-TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
+TrainSettings make_settings(const Assignments& assignments);
 
 // Completes every spec, as checkpoints record it: pointwise(relu) gets alpha 1 and length
 // keys_visible, so that later defaults do not change it.

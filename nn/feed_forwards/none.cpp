@@ -22,10 +22,7 @@ class None final : public Sublayer {
                                 .parameters = "none",
                                 .saves = "nothing"};
 
-  None(const Spec& spec, const FeedForwardOptions&) {
-    Settings settings;
-    read_settings(spec, settings);
-  }
+  None(const Spec& spec, const FeedForwardOptions&) { settings_from<Settings>(spec); }
   bool is_noop() const override { return true; }
   Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass&) override {
     return residual ? residual : Tensor::zeros_like(x);

@@ -26,7 +26,6 @@ using orrery::testing::Folder;
 namespace {
 
 namespace fs = std::filesystem;
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 const char* const scale = std::getenv("ORRERY_FAILURES");
 const int64_t max_of_a_kind = scale && std::string(scale) == "all" ? INT64_MAX : thread_sanitizer ? 2 : 10;

@@ -26,7 +26,6 @@ using orrery::testing::largest_difference;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 Assignments operator+(Assignments a, const Assignments& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

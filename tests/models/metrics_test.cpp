@@ -17,22 +17,18 @@
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::Message;
+using orrery::testing::with;
 using orrery::testing::write_small_text;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
-Assignments with(Assignments all, const Assignments& more) {
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 Assignments small_run(const Folder& folder, const std::string& out, const Assignments& more = {}) {
   return with({{"data", write_small_text(folder)},
                {"out", folder / out},

@@ -12,6 +12,7 @@
 #include "models/training/extra_losses.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -79,11 +80,6 @@ const Assignments packed = {{"tokenizer", "byte_pair(vocabulary=270)"},
                             {"batch_size", "1"},
                             {"steps", "1"},
                             {"training_loss_tokens", "0"}};
-
-Assignments with(Assignments all, const Assignments& more) {
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 
 }  // namespace
 

@@ -45,11 +45,11 @@ TEST_CASE("study: braces expand as in a shell") {
 }
 
 TEST_CASE("study: every combination is returned, the first setting slowest; a setting may occur several times") {
-  const models::Assignments given = {{"a", "{1,2}"}, {"b", "x"}, {"c", "p"}, {"c", "q"}, {"c", "p"}};
-  const std::vector<models::Assignments> all = combinations(given);
+  const Assignments given = {{"a", "{1,2}"}, {"b", "x"}, {"c", "p"}, {"c", "q"}, {"c", "p"}};
+  const std::vector<Assignments> all = combinations(given);
   REQUIRE(all.size() == 4);
-  CHECK(all[1] == models::Assignments{{"a", "1"}, {"b", "x"}, {"c", "q"}});
-  CHECK(all[2] == models::Assignments{{"a", "2"}, {"b", "x"}, {"c", "p"}});
+  CHECK(all[1] == Assignments{{"a", "1"}, {"b", "x"}, {"c", "q"}});
+  CHECK(all[2] == Assignments{{"a", "2"}, {"b", "x"}, {"c", "p"}});
   CHECK(varied_keys(given) == std::vector<std::string>{"a", "c"});
   expect_error([&] { combinations(given, 3); }).names("sweep").offers(3).names("combinations");
 }

@@ -15,6 +15,7 @@
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_translator.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -22,32 +23,29 @@ using namespace orrery::testing;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 // Chapters of a bible in English and German, verse by verse.
 const std::string bible = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
 
 Assignments small_run(const std::string& out, const Assignments& more = {}) {
-  Assignments all = {{"model", "encoder_decoder"},
-                     {"data", bible},
-                     {"source_column", "4"},
-                     {"target_column", "3"},
-                     {"tokenizer", "sentence_piece(vocabulary=150)"},
-                     {"validation_fraction", "0.1"},
-                     {"batch_tokens", "500"},
-                     {"out", out},
-                     {"steps", "8"},
-                     {"layers", "1"},
-                     {"heads", "2"},
-                     {"width", "16"},
-                     {"context", "256"},
-                     {"warmup_steps", "2"},
-                     {"checkpoint_every", "4"},
-                     {"evaluate_every", "0"},
-                     {"keep_checkpoints", "0"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"model", "encoder_decoder"},
+               {"data", bible},
+               {"source_column", "4"},
+               {"target_column", "3"},
+               {"tokenizer", "sentence_piece(vocabulary=150)"},
+               {"validation_fraction", "0.1"},
+               {"batch_tokens", "500"},
+               {"out", out},
+               {"steps", "8"},
+               {"layers", "1"},
+               {"heads", "2"},
+               {"width", "16"},
+               {"context", "256"},
+               {"warmup_steps", "2"},
+               {"checkpoint_every", "4"},
+               {"evaluate_every", "0"},
+               {"keep_checkpoints", "0"}},
+              more);
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 std::string weights_of(const std::string& out) { return read_file(out + "/step_000008/weights.safetensors"); }
 
 // The best translation of at most `limit` tokens, finished or cut off there, by trying all.

@@ -31,7 +31,6 @@
 namespace orrery::program {
 namespace {
 
-using models::Assignments;
 using models::Outcome;
 
 constexpr const char* sweep_columns = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";

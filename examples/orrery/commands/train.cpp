@@ -73,11 +73,11 @@ int exit_code(const models::Task& task, double loss) {
 }
 
 // Returns model, data, out, steps and the settings that differ from the preset's and the task's.
-std::vector<std::pair<std::string, std::string>> chosen_settings(const models::TrainSettings& settings) {
+Assignments chosen_settings(const models::TrainSettings& settings) {
   const std::set<std::string> always = {"model", "data", "out", "steps"};
   const auto all = list_settings(settings), resolved = list_settings(models::resolved(settings)),
              usual = list_settings(models::resolved(models::TrainSettings(settings.model, settings.task)));
-  std::vector<std::pair<std::string, std::string>> chosen;
+  Assignments chosen;
   for (size_t i = 0; i < all.size(); ++i)
     if (always.contains(all[i].first) ? !all[i].second.empty() : resolved[i] != usual[i]) chosen.push_back(all[i]);
   return chosen;

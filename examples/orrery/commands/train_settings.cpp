@@ -17,8 +17,6 @@
 namespace orrery::program {
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 // Returns the key and nanoGPT's names for it.
 std::vector<std::string> names_of(const std::string& key) {
   std::vector<std::string> names = {key};

@@ -13,7 +13,7 @@ namespace orrery::program {
 
 struct ParsedArguments {
   std::vector<std::string> positional;                           // arguments that do not begin with --
-  std::vector<std::pair<std::string, std::string>> assignments;  // in the order given
+  Assignments assignments;                                       // in the order given
 };
 
 // Accepts `--key=value`, `--key value` and, for a bool setting, `--key`; all arguments after `--`

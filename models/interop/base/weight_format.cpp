@@ -303,8 +303,7 @@ Registry<WeightFormat>& weight_formats() {
   return all;
 }
 
-std::vector<std::pair<std::string, std::string>> imported_settings(
-    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what) {
+Assignments imported_settings(Assignments of_model, std::string_view model, const std::string& what) {
   AnySettings settings = model_classes().at(std::string(model)).settings;
   for (const auto& [key, value] : of_model) set_setting(settings, what, key, value);
   of_model.emplace_back("model", model);

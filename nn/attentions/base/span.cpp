@@ -64,12 +64,9 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
         "' is unknown; use none, fixed(S), adaptive_span(S, R=32) or dynamic_span(S, R=32)");
   kind_ = adaptive ? Kind::adaptive : dynamic ? Kind::dynamic : Kind::fixed;
   if (kind_ == Kind::fixed) {
-    FixedSettings settings;
-    read_settings(spec, settings);
-    max_span_ = settings.max_span;
+    max_span_ = settings_from<FixedSettings>(spec).max_span;
   } else {
-    Settings settings;
-    read_settings(spec, settings);
+    const auto settings = settings_from<Settings>(spec);
     max_span_ = settings.max_span, ramp_ = settings.ramp;
   }
   check(max_span_ >= 1, "span: ", spec.name, " needs S, at least 1, as in ", spec.name, "(256)");
