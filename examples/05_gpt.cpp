@@ -50,11 +50,25 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor gelu(const Tensor& x) {
-  return 0.5 * x * (tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * (x * x * x))) + 1);
+  const double c = std::sqrt(2 / std::numbers::pi);
+  return x * (tanh(x * (x * x * (0.044715 * c) + c)) * 0.5 + 0.5);
 }
 
+struct Softmax {
+  static constexpr const char* name = "softmax";
+  Tensor forward(Saved& saved, const Tensor& s) const {
+    const Tensor e = exp(s - max(s, -1, true)), p = e / sum(e, {-1}, true);
+    saved.save(p);
+    return p;
+  }
+  Gradients<1> backward(const Saved& saved, const Tensor& dp) const {
+    const Tensor& p = saved[0], g = p * dp;
+    return {g - p * sum(g, {-1}, true)};
+  }
+};
+
 struct Block {
-  Tensor norm1_weight, norm1_bias, query_key_value, attention_output, norm2_weight, norm2_bias, input, output;
+  Tensor norm1_weight, norm1_bias, query, key, value, attention_output, norm2_weight, norm2_bias, input, output;
 };
 
 struct Gpt {
@@ -63,11 +77,11 @@ struct Gpt {
   Tensor tokens, positions, norm_weight, norm_bias, mask;
   std::vector<Block> blocks;
 
-  Tensor parameter(const std::string& path, const Shape& shape, double std, double constant = 0) {
+  Tensor parameter(const std::string& path, const Shape& shape, double std, double constant = 0, uint64_t first = 0) {
     std::vector<double> values(static_cast<size_t>(shape.numel()), constant);
     const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("initialization").derive(path);
     if (std > 0)
-      for (size_t i = 0; i < values.size(); ++i) values[i] = std * normal(rng, i);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = std * normal(rng, first + i);
     parameters.push_back(Tensor::from(shape, values).to(parse_dtype()).to(parse_device(s.device)).clone().set_requires_grad());
     return parameters.back();
   }
@@ -81,7 +95,9 @@ struct Gpt {
     for (int64_t i = 0; i < s.layers; ++i) {
       const std::string b = "blocks." + std::to_string(i) + ".";
       blocks.push_back({parameter("", {C}, 0, 1), parameter("", {C}, 0),
-                        parameter(b + "attention.query_key_value.weight", {3 * C, C}, std),
+                        parameter(b + "attention.query_key_value.weight", {C, C}, std),
+                        parameter(b + "attention.query_key_value.weight", {C, C}, std, 0, C * C),
+                        parameter(b + "attention.query_key_value.weight", {C, C}, std, 0, 2 * C * C),
                         parameter(b + "attention.output.weight", {C, C}, residual_std), parameter("", {C}, 0, 1),
                         parameter("", {C}, 0), parameter(b + "feed_forward.input.weight", {4 * C, C}, std),
                         parameter(b + "feed_forward.output.weight", {C, 4 * C}, residual_std)});
@@ -91,12 +107,11 @@ struct Gpt {
 
   Tensor attention(const Tensor& x, const Block& b) const {
     const int64_t B = x.size(0), T = x.size(1), H = s.heads, D = s.width / H;
-    const auto heads = [&](const Tensor& y) { return permute(y.reshape({B, T, H, D}), {0, 2, 1, 3}); };
-    const std::vector<Tensor> qkv = split(matmul(x, b.query_key_value, {.b = true}), 3, -1);
-    const Tensor q = heads(qkv[0]), k = heads(qkv[1]), v = heads(qkv[2]);
-    const Tensor scores = matmul(q, k, {.b = true}) * (1 / std::sqrt(static_cast<double>(D))) + causal_mask(T);
-    const Tensor e = exp(scores - max(scores.detach(), -1, true));
-    const Tensor y = matmul(e / sum(e, {-1}, true), v);
+    const auto heads = [&](const Tensor& w) {
+      return permute(matmul(x, w, {.b = true}).reshape({B, T, H, D}), {0, 2, 1, 3});
+    };
+    const Tensor q = heads(b.query) * (1 / std::sqrt(static_cast<double>(D))), k = heads(b.key), v = heads(b.value);
+    const Tensor y = matmul(record(Softmax{}, matmul(q, k, {.b = true}) + causal_mask(T)), v);
     return matmul(permute(y, {0, 2, 1, 3}).reshape({B, T, s.width}), b.attention_output, {.b = true});
   }
   Tensor causal_mask(int64_t T) const {
@@ -130,8 +145,7 @@ struct AdamW {
     const NoGrad guard;
     double norm = 0;
     for (const Tensor& p : parameters) {
-      const Tensor g = p.grad().to(Dtype::f64);
-      norm += sum(g * g).item();
+      norm += sum(p.grad() * p.grad()).item();
     }
     const double clip = std::min(1.0, 1 / std::sqrt(norm));
     ++step_number;
@@ -141,7 +155,7 @@ struct AdamW {
       m[i] = beta1 * m[i] + (1 - beta1) * g;
       v[i] = beta2 * v[i] + (1 - beta2) * (g * g);
       const double keep = p.shape().rank() >= 2 ? 1 - lr * decay : 1;
-      p.copy_from(keep * p - lr * (m[i] / c1) / (sqrt(v[i] / c2) + 1e-8));
+      p.copy_from(keep * p - lr / c1 * m[i] / (sqrt(v[i] / c2) + 1e-8));
     }
   }
 };
@@ -158,7 +172,7 @@ int main(int argc, char** argv) {
   }
   const Text text(read_file(s.data));
   Gpt model(s, static_cast<int64_t>(text.characters.size()));
-  AdamW optimizer{.parameters = model.parameters};
+  AdamW optimizer{.parameters = model.parameters, .m = {}, .v = {}};
   for (const Tensor& p : model.parameters) optimizer.m.push_back(Tensor::zeros_like(p)), optimizer.v.push_back(Tensor::zeros_like(p));
   const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("text");
   std::vector<double> times;
