@@ -1,11 +1,24 @@
+// A GPT in one file, on tensors, autograd and operations alone: embedding, attention, blocks, loss,
+// AdamW, the training loop, sampling. It learns the characters of a text, then writes some.
+//   05_gpt [cpu or cuda] [--steps=2000 --width=128 --data=FILE ...]
+// Settings have the names and defaults of `orrery train`. Initial weights and batches are the same
+// too, so the losses of both agree: in f64 to 1e-9 for 100 steps (tests/examples/gpt_example_test.cpp).
+// On one core a step takes at most twice the time of `orrery train`, whose operations are fused:
+//   OMP_NUM_THREADS=1 build/05_gpt --steps=100
+//   build/orrery train --data=examples/data/tinyshakespeare.txt --threads=1 --steps=100
+// Shapes: B sequences of T tokens, C channels, H heads of D = C / H channels, V tokens in all.
+// Radford et al. 2019 (GPT-2); Vaswani et al. 2017, arXiv:1706.03762.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 #include <numbers>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "engine/autograd/autograd.h"
 #include "engine/math/random.h"
 #include "engine/ops/ops.h"
 #include "engine/settings/config.h"
@@ -17,43 +30,74 @@ using namespace orrery;
 namespace {
 
 struct Settings {
-  std::string data = "examples/data/tinyshakespeare.txt", dtype = "f32", device = "cpu";
-  int64_t layers = 4, heads = 4, width = 128, context = 64, batch_size = 12, steps = 2000, warmup_steps = 100,
-          seed = 1337, log_every = 100, tokens = 400;
+  std::string device = "cpu", dtype = "f32", data = "examples/data/tinyshakespeare.txt";
+  int64_t layers = 4, heads = 4, width = 128, context = 64, batch_size = 12, steps = 2000, warmup_steps = 100;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
+  int64_t seed = 1337, log_every = 100, tokens = 500;
 
   template <class V>
   void visit(V& v) {
-    v("data", data), v("dtype", dtype, "", one_of({"f32", "f64"})), v("device", device);
-    v("layers", layers, "", at_least(1)), v("heads", heads, "", at_least(1)), v("width", width, "", at_least(1));
-    v("context", context, "", at_least(1)), v("batch_size", batch_size, "", at_least(1));
-    v("steps", steps, "", at_least(1)), v("warmup_steps", warmup_steps, "", at_least(0)), v("seed", seed);
-    v("log_every", log_every, "", at_least(1)), v("tokens", tokens, "", at_least(0));
-    v("learning_rate", learning_rate, "", above(0)), v("min_learning_rate", min_learning_rate, "", at_least(0));
+    v("device", device, "cpu or cuda");
+    v("dtype", dtype, "dtype of weights and activations", one_of({"f32", "f64"}));
+    v("data", data, "a text; each byte is a token");
+    v("layers", layers, "number of blocks", between(1, 4096));
+    v("heads", heads, "H, which divides C", between(1, 65536));
+    v("width", width, "C, channels of the residual stream", between(1, 65536));
+    v("context", context, "T, tokens per sequence", between(1, 65536));
+    v("batch_size", batch_size, "B, sequences per step", between(1, 16384));
+    v("steps", steps, "number of updates", between(1, 1e9));
+    v("warmup_steps", warmup_steps, "steps in which the learning rate rises", between(0, 1e9));
+    v("learning_rate", learning_rate, "peak learning rate", above(0, 1e30));
+    v("min_learning_rate", min_learning_rate, "final learning rate", between(0, 1000));
+    v("seed", seed, "random seed of weights, batches and sample", between(0, 9e18));
+    v("log_every", log_every, "steps between two lines", between(1, 1e9));
+    v("tokens", tokens, "length of the sample", between(0, 1e9));
   }
+  RandomKey rng() const { return {static_cast<uint64_t>(seed), 0}; }
 };
+
+// ---- data
 
 struct Text {
-  std::string characters;
-  std::vector<int32_t> tokens, training;
-  explicit Text(const std::string& text) : characters(text) {
-    std::sort(characters.begin(), characters.end());
-    characters.erase(std::unique(characters.begin(), characters.end()), characters.end());
-    for (const char c : text) tokens.push_back(static_cast<int32_t>(characters.find(c)));
-    training.assign(tokens.begin(), tokens.begin() + static_cast<int64_t>(static_cast<double>(tokens.size()) * (1 - 0.1)));
+  std::string vocabulary;       // the distinct bytes; a token is an index of one
+  std::vector<int32_t> tokens;  // the first nine tenths, as `orrery train` holds out a tenth for validation
+
+  explicit Text(const std::string& bytes) {
+    const std::set<unsigned char> distinct(bytes.begin(), bytes.end());
+    vocabulary.assign(distinct.begin(), distinct.end());
+    const auto size = static_cast<size_t>(static_cast<double>(bytes.size()) * (1 - 0.1));
+    for (const char byte : bytes.substr(0, size)) tokens.push_back(static_cast<int32_t>(vocabulary.find(byte)));
   }
 };
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor centered = x - mean(x, {-1}, true);
-  return centered / sqrt(mean(centered * centered, {-1}, true) + 1e-5) * weight + bias;
+struct Batch {
+  Tensor inputs, targets;  // (B, T) i32; a target is the token after its input
+};
+
+// Returns crops of the text from random tokens on, which depend only on seed and step.
+Batch batch_of(const Text& text, const Settings& s, int64_t step) {
+  const RandomKey rng = s.rng().derive("text").derive(step).derive(0);
+  const auto starts = static_cast<int64_t>(text.tokens.size()) - s.context;
+  check(starts > 0, "05_gpt: data has ", text.tokens.size(), " tokens for training, but context=", s.context,
+        " needs more; use a longer text or a shorter context");
+  std::vector<int32_t> inputs, targets;
+  for (int64_t row = 0; row < s.batch_size; ++row) {
+    const uint64_t start = below(rng, static_cast<uint64_t>(row), static_cast<uint64_t>(starts));
+    const auto first = text.tokens.begin() + static_cast<int64_t>(start), last = first + s.context;
+    inputs.insert(inputs.end(), first, last), targets.insert(targets.end(), first + 1, last + 1);
+  }
+  const Shape shape{s.batch_size, s.context};
+  const Device device = parse_device(s.device);
+  return {Tensor::from(shape, inputs).to(device), Tensor::from(shape, targets).to(device)};
 }
 
-Tensor gelu(const Tensor& x) {
-  const double c = std::sqrt(2 / std::numbers::pi);
-  return x * (tanh(x * (x * x * (0.044715 * c) + c)) * 0.5 + 0.5);
-}
+// ---- parts of the model
 
+// Softmax along the last axis. exp(-max s) cancels; it prevents an overflow of exp.
+//   p_j = exp(s_j) / sum_k exp(s_k) = exp(s_j - max s) / sum_k exp(s_k - max s)
+// dp_j/ds_k = p_j ([j = k] - p_k), so with g = dp, the gradient of the loss with respect to p:
+//   ds_k = sum_j g_j dp_j/ds_k = g_k p_k - p_k sum_j g_j p_j
+// An operation of our own: autograd, which differentiates everything else here, needs more steps.
 struct Softmax {
   static constexpr const char* name = "softmax";
   Tensor forward(Saved& saved, const Tensor& s) const {
@@ -62,137 +106,225 @@ struct Softmax {
     return p;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dp) const {
-    const Tensor& p = saved[0], g = p * dp;
-    return {g - p * sum(g, {-1}, true)};
+    const Tensor &p = saved[0], gp = dp * p;
+    return {gp - p * sum(gp, {-1}, true)};
   }
 };
+Tensor softmax(const Tensor& s) { return record(Softmax{}, s); }
 
-struct Block {
-  Tensor norm1_weight, norm1_bias, query, key, value, attention_output, norm2_weight, norm2_bias, input, output;
-};
+Tensor linear(const Tensor& x, const Tensor& weight) { return matmul(x, weight, {.b = true}); }  // x W^T
 
-struct Gpt {
-  Settings s;
-  std::vector<Tensor> parameters;
-  Tensor tokens, positions, norm_weight, norm_bias, mask;
-  std::vector<Block> blocks;
-
-  Tensor parameter(const std::string& path, const Shape& shape, double std, double constant = 0, uint64_t first = 0) {
-    std::vector<double> values(static_cast<size_t>(shape.numel()), constant);
-    const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("initialization").derive(path);
-    if (std > 0)
-      for (size_t i = 0; i < values.size(); ++i) values[i] = std * normal(rng, first + i);
-    parameters.push_back(Tensor::from(shape, values).to(parse_dtype()).to(parse_device(s.device)).clone().set_requires_grad());
-    return parameters.back();
-  }
-  Dtype parse_dtype() const { return s.dtype == "f64" ? Dtype::f64 : Dtype::f32; }
-
-  Gpt(const Settings& settings, int64_t vocabulary) : s(settings) {
-    const int64_t C = s.width;
-    const double std = 0.02, residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(s.layers));
-    tokens = parameter("token_embedding.weight", {vocabulary, C}, std);
-    positions = parameter("position_embedding.weight", {s.context, C}, std);
-    for (int64_t i = 0; i < s.layers; ++i) {
-      const std::string b = "blocks." + std::to_string(i) + ".";
-      blocks.push_back({parameter("", {C}, 0, 1), parameter("", {C}, 0),
-                        parameter(b + "attention.query_key_value.weight", {C, C}, std),
-                        parameter(b + "attention.query_key_value.weight", {C, C}, std, 0, C * C),
-                        parameter(b + "attention.query_key_value.weight", {C, C}, std, 0, 2 * C * C),
-                        parameter(b + "attention.output.weight", {C, C}, residual_std), parameter("", {C}, 0, 1),
-                        parameter("", {C}, 0), parameter(b + "feed_forward.input.weight", {4 * C, C}, std),
-                        parameter(b + "feed_forward.output.weight", {C, 4 * C}, residual_std)});
-    }
-    norm_weight = parameter("", {C}, 0, 1), norm_bias = parameter("", {C}, 0);
-  }
-
-  Tensor attention(const Tensor& x, const Block& b) const {
-    const int64_t B = x.size(0), T = x.size(1), H = s.heads, D = s.width / H;
-    const auto heads = [&](const Tensor& w) {
-      return permute(matmul(x, w, {.b = true}).reshape({B, T, H, D}), {0, 2, 1, 3});
-    };
-    const Tensor q = heads(b.query) * (1 / std::sqrt(static_cast<double>(D))), k = heads(b.key), v = heads(b.value);
-    const Tensor y = matmul(record(Softmax{}, matmul(q, k, {.b = true}) + causal_mask(T)), v);
-    return matmul(permute(y, {0, 2, 1, 3}).reshape({B, T, s.width}), b.attention_output, {.b = true});
-  }
-  Tensor causal_mask(int64_t T) const {
-    std::vector<double> m(static_cast<size_t>(T * T));
-    for (int64_t i = 0; i < T; ++i)
-      for (int64_t j = i + 1; j < T; ++j) m[static_cast<size_t>(i * T + j)] = -INFINITY;
-    return Tensor::from({T, T}, m, parse_dtype()).to(parse_device(s.device));
-  }
-  Tensor operator()(const Tensor& x) const {
-    Tensor h = index_select(tokens, x) + positions.slice(0, x.size(1));
-    for (const Block& b : blocks) {
-      h = h + attention(layer_norm(h, b.norm1_weight, b.norm1_bias), b);
-      const Tensor z = matmul(layer_norm(h, b.norm2_weight, b.norm2_bias), b.input, {.b = true});
-      h = h + matmul(gelu(z), b.output, {.b = true});
-    }
-    return matmul(layer_norm(h, norm_weight, norm_bias), tokens, {.b = true});
-  }
-};
-
-Tensor cross_entropy(const Tensor& z, const Tensor& targets) {
-  const Tensor top = max(z.detach(), -1, true);
-  const Tensor lse = log(sum(exp(z - top), {-1}, true)) + top;
-  return mean(lse.reshape(targets.shape()) - gather_last(z, targets));
+// GELU: x times about P(N(0, 1) < x). Hendrycks and Gimpel 2016, arXiv:1606.08415.
+//   y = x (1 + tanh(u)) / 2,   u = sqrt(2 / pi) (x + 0.044715 x^3) = x (b x^2 + a)
+Tensor gelu(const Tensor& x) {
+  const double a = std::sqrt(2 / std::numbers::pi), b = 0.044715 * a;
+  return x * (tanh(x * (x * x * b + a)) * 0.5 + 0.5);
 }
 
+// Layer normalization: gives the channels of a token mean 0, variance 1. Ba et al. 2016, arXiv:1607.06450.
+//   y = weight (x - mean x) / sqrt(mean (x - mean x)^2 + 1e-5) + bias
+struct LayerNorm {
+  Tensor weight, bias;  // (C)
+  Tensor operator()(const Tensor& x) const {
+    const Tensor centered = x - mean(x, {-1}, true), variance = mean(centered * centered, {-1}, true);
+    return centered / sqrt(variance + 1e-5) * weight + bias;
+  }
+};
+
+// Cross-entropy: the mean over all tokens of -ln p_t, where p = softmax(z) and t is the target.
+//   -ln p_t = ln sum_v exp(z_v) - z_t,   so dz_v = (p_v - [v = t]) / (B T)
+// It is ln V if p is uniform. The maximum is a constant as in Softmax. A mean in f32 would lose digits.
+Tensor cross_entropy(const Tensor& z, const Tensor& targets) {  // z (B, T, V), targets (B, T)
+  const Tensor top = max(z.detach(), -1, true), log_sum = log(sum(exp(z - top), {-1}, true)) + top;
+  return mean((log_sum.reshape(targets.shape()) - gather_last(z, targets)).to(Dtype::f64));
+}
+
+// ---- the model
+
+class Gpt {
+ public:
+  Gpt(const Settings& settings, int64_t vocabulary) : s_(settings) {
+    const int64_t c = s_.width;
+    check(c % s_.heads == 0, "05_gpt: heads (", s_.heads, ") must divide width (", c, "); change one of them");
+    // 2 x layers outputs add up in the residual stream. A smaller std makes their sum as large as one.
+    const double std = 0.02, output_std = std / std::sqrt(2.0 * static_cast<double>(s_.layers));
+    tokens_ = draw("token_embedding.weight", Shape{vocabulary, c}, std);
+    positions_ = draw("position_embedding.weight", Shape{s_.context, c}, std);
+    for (int64_t i = 0; i < s_.layers; ++i) {
+      const std::string block = "blocks." + std::to_string(i), qkv = block + ".attention.query_key_value.weight";
+      blocks_.push_back({.attention_norm = norm(),
+                         .query = draw(qkv, Shape{c, c}, std),  // `orrery train` packs these three in one matrix
+                         .key = draw(qkv, Shape{c, c}, std, c * c),
+                         .value = draw(qkv, Shape{c, c}, std, 2 * c * c),
+                         .output = draw(block + ".attention.output.weight", Shape{c, c}, output_std),
+                         .feed_forward_norm = norm(),
+                         .up = draw(block + ".feed_forward.input.weight", Shape{4 * c, c}, std),
+                         .down = draw(block + ".feed_forward.output.weight", Shape{c, 4 * c}, output_std)});
+    }
+    norm_ = norm();
+  }
+
+  // Adds the output of each layer to the residual stream x, from the embedding to the logits:
+  //   x = E[token] + P[position];   x = x + attention(N(x)),  x = x + W_down gelu(W_up N(x));   N(x) E^T
+  Tensor operator()(const Tensor& tokens) const {  // (B, T) i32 -> (B, T, V)
+    Tensor x = index_select(tokens_, tokens) + positions_.slice(0, tokens.size(1));
+    for (const Block& block : blocks_) {
+      x = x + attention(block, block.attention_norm(x));
+      x = x + linear(gelu(linear(block.feed_forward_norm(x), block.up)), block.down);
+    }
+    return linear(norm_(x), tokens_);
+  }
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+ private:
+  struct Block {
+    LayerNorm attention_norm;
+    Tensor query, key, value, output;  // (C, C)
+    LayerNorm feed_forward_norm;
+    Tensor up, down;  // (4 C, C), (C, 4 C)
+  };
+
+  // Causal attention. In each head token i averages the values of the tokens j <= i:
+  //   s_ij = <q_i, k_j> / sqrt(D),   p_i = softmax(s_i + mask_i),   y_i = sum_j p_ij v_j
+  // mask_ij is -infinity for j > i, so p_ij = 0: token i must not use the tokens that it predicts. The
+  // sum of D products q k of variance 1 has variance D. 1 / sqrt(D) keeps p away from one-hot rows,
+  // whose ds is 0.
+  Tensor attention(const Block& block, const Tensor& x) const {
+    const int64_t b = x.size(0), t = x.size(1), c = x.size(2), d = c / s_.heads;
+    const auto heads = [&](const Tensor& y) { return permute(y.reshape(Shape{b, t, s_.heads, d}), {0, 2, 1, 3}); };
+    const Tensor q = heads(linear(x, block.query)) / std::sqrt(static_cast<double>(d)),
+                 k = heads(linear(x, block.key)), v = heads(linear(x, block.value));  // (B, H, T, D)
+    const Tensor p = softmax(matmul(q, k, {.b = true}) + causal_mask(t));             // (B, H, T, T)
+    const Tensor y = permute(matmul(p, v), {0, 2, 1, 3});                             // (B, T, H, D)
+    return linear(y.reshape(Shape{b, t, c}), block.output);
+  }
+  Tensor causal_mask(int64_t t) const {  // (T, T)
+    std::vector<double> mask;
+    for (int64_t i = 0; i < t; ++i)
+      for (int64_t j = 0; j < t; ++j) mask.push_back(j > i ? -INFINITY : 0);
+    return on_device(Tensor::from(Shape{t, t}, mask));
+  }
+
+  // Draws from N(0, std^2): element i is the random number first + i of the path's key.
+  Tensor draw(const std::string& path, const Shape& shape, double std, int64_t first = 0) {
+    const RandomKey rng = s_.rng().derive("initialization").derive(path);
+    std::vector<double> values;
+    for (int64_t i = 0; i < shape.numel(); ++i) values.push_back(std * normal(rng, static_cast<uint64_t>(first + i)));
+    return parameter(Tensor::from(shape, values));  // f32, also for f64
+  }
+  LayerNorm norm() {
+    return {parameter(Tensor::full(Shape{s_.width}, 1)), parameter(Tensor::zeros(Shape{s_.width}))};
+  }
+  Tensor parameter(const Tensor& initial) {
+    parameters_.push_back(on_device(initial).set_requires_grad());
+    return parameters_.back();
+  }
+  Tensor on_device(const Tensor& x) const {
+    return x.to(s_.dtype == "f64" ? Dtype::f64 : Dtype::f32).to(parse_device(s_.device));
+  }
+
+  Settings s_;
+  std::vector<Tensor> parameters_;
+  Tensor tokens_, positions_;  // E (V, C), P (T, C)
+  std::vector<Block> blocks_;
+  LayerNorm norm_;
+};
+
+// ---- training
+
+// AdamW. Kingma and Ba 2015, arXiv:1412.6980; Loshchilov and Hutter 2019, arXiv:1711.05101.
+//   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2           moving averages, from 0
+//   p <- p - lr decay p - lr (m / c1) / (sqrt(v / c2) + 1e-8),   c1 = 1 - b1^t,  c2 = 1 - b2^t
+// After t steps m has the weights (1 - b1) b1^i, i < t, whose sum is c1, so m / c1 is a mean. A step is
+// about lr, since m / sqrt(v) has no unit. Only matrices decay. First, gradients whose norm, over all
+// parameters, exceeds 1 are divided by it.
 struct AdamW {
-  double beta1 = 0.9, beta2 = 0.99, decay = 0.1;
-  std::vector<Tensor> parameters, m, v;
-  int step_number = 0;
+  std::vector<Tensor> parameters, m = {}, v = {};
+  int t = 0;
+
   void step(double lr) {
     const NoGrad guard;
-    double norm = 0;
-    for (const Tensor& p : parameters) {
-      norm += sum(p.grad() * p.grad()).item();
-    }
-    const double clip = std::min(1.0, 1 / std::sqrt(norm));
-    ++step_number;
-    const double c1 = 1 - std::pow(beta1, step_number), c2 = 1 - std::pow(beta2, step_number);
+    Tensor square = Tensor::zeros_like(parameters[0], Shape{});
+    for (const Tensor& p : parameters) square = square + sum(p.grad() * p.grad());
+    const double clip = 1 / std::max(1.0, std::sqrt(square.item())), b1 = 0.9, b2 = 0.99;
+    const double c1 = 1 - std::pow(b1, ++t), c2 = 1 - std::pow(b2, t);
     for (size_t i = 0; i < parameters.size(); ++i) {
-      const Tensor& p = parameters[i], g = p.grad() * clip;
-      m[i] = beta1 * m[i] + (1 - beta1) * g;
-      v[i] = beta2 * v[i] + (1 - beta2) * (g * g);
-      const double keep = p.shape().rank() >= 2 ? 1 - lr * decay : 1;
-      p.copy_from(keep * p - lr / c1 * m[i] / (sqrt(v[i] / c2) + 1e-8));
+      const Tensor &p = parameters[i], g = p.grad() * clip;
+      const double decay = p.shape().rank() == 2 ? 0.1 : 0;
+      if (t == 1) m.push_back(Tensor::zeros_like(p)), v.push_back(Tensor::zeros_like(p));
+      m[i] = b1 * m[i] + (1 - b1) * g;
+      v[i] = b2 * v[i] + (1 - b2) * (g * g);
+      p.copy_from((1 - lr * decay) * p - lr / c1 * m[i] / (sqrt(v[i] / c2) + 1e-8));
+      p.zero_grad();
     }
   }
 };
+
+// A linear rise to the peak, then half a period of a cosine. Loshchilov and Hutter 2017, arXiv:1608.03983.
+double learning_rate(const Settings& s, int64_t step) {
+  const auto now = static_cast<double>(step), warmup = static_cast<double>(s.warmup_steps);
+  if (now < warmup) return s.learning_rate * (now + 1) / (warmup + 1);
+  const double fraction = (now - warmup) / (static_cast<double>(s.steps) - warmup), peak = s.learning_rate;
+  return s.min_learning_rate + (peak - s.min_learning_rate) * (1 + std::cos(std::numbers::pi * fraction)) / 2;
+}
+
+void train(const Gpt& model, const Text& text, const Settings& s) {
+  using Clock = std::chrono::steady_clock;
+  AdamW optimizer{.parameters = model.parameters()};
+  auto begin = Clock::now();
+  int64_t logged = 0;
+  for (int64_t step = 0; step < s.steps; ++step) {
+    const Batch batch = batch_of(text, s, step);
+    const Tensor loss = cross_entropy(model(batch.inputs), batch.targets);
+    loss.backward();
+    optimizer.step(learning_rate(s, step));
+    const int64_t done = step + 1;
+    if (done > 1 && done % s.log_every != 0 && done < s.steps) continue;
+    const std::chrono::duration<double, std::milli> time = Clock::now() - begin;
+    std::cout << "step " << done << "/" << s.steps << "  loss " << loss.item() << "  "
+              << std::lround(time.count() / static_cast<double>(done - logged)) << " ms per step\n";
+    begin = Clock::now(), logged = done;
+  }
+}
+
+// ---- sampling
+
+// Prints tokens, each drawn from the model's p after at most T tokens: the first token at which the sum
+// of p exceeds a uniform random number. Each computes all keys and values again; `orrery generate`
+// caches them.
+void sample(const Gpt& model, const Text& text, const Settings& s) {
+  const NoGrad guard;
+  const RandomKey rng = s.rng().derive("generate");
+  std::vector<int32_t> tokens = {0};  // the smallest byte, usually a line break
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    const std::span<const int32_t> all = tokens, last = all.last(std::min(all.size(), static_cast<size_t>(s.context)));
+    const Tensor input = Tensor::from(Shape{1, static_cast<int64_t>(last.size())}, last);
+    const Tensor logits = model(input.to(parse_device(s.device)))[0][input.size(1) - 1];
+    const std::vector<double> p = softmax(logits).to_vector();
+    double left = uniform(rng, static_cast<uint64_t>(i));
+    size_t token = 0;
+    while (token + 1 < p.size() && (left -= p[token]) >= 0) ++token;
+    tokens.push_back(static_cast<int32_t>(token));
+    std::cout << text.vocabulary[token] << std::flush;
+  }
+  std::cout << "\n";
+}
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Settings s;
   for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    if (word.starts_with("--")) word = word.substr(2);
-    const auto [key, value] = split_assignment("gpt", word);
-    set_setting(s, "gpt", key, value);
+    const std::string word = argv[i];
+    const auto [key, value] = split_assignment("05_gpt", word.starts_with("--") ? word.substr(2) : "device=" + word);
+    set_setting(s, "05_gpt", key, value);
   }
+  std::cout.precision(s.dtype == "f64" ? 15 : 8);
   const Text text(read_file(s.data));
-  Gpt model(s, static_cast<int64_t>(text.characters.size()));
-  AdamW optimizer{.parameters = model.parameters, .m = {}, .v = {}};
-  for (const Tensor& p : model.parameters) optimizer.m.push_back(Tensor::zeros_like(p)), optimizer.v.push_back(Tensor::zeros_like(p));
-  const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("text");
-  std::vector<double> times;
-  for (int64_t step = 0; step < s.steps; ++step) {
-    const auto begin = std::chrono::steady_clock::now();
-    std::vector<int32_t> in, out;
-    for (int64_t row = 0; row < s.batch_size; ++row) {
-      const auto first = text.training.begin() + static_cast<int64_t>(below(rng.derive(step).derive(0), static_cast<uint64_t>(row), text.training.size() - static_cast<uint64_t>(s.context)));
-      in.insert(in.end(), first, first + s.context), out.insert(out.end(), first + 1, first + s.context + 1);
-    }
-    const Shape shape{s.batch_size, s.context};
-    for (const Tensor& p : model.parameters) p.zero_grad();
-    const Tensor loss = cross_entropy(model(Tensor::from(shape, in)), Tensor::from(shape, out));
-    loss.backward();
-    const double p = std::max(0.0, static_cast<double>(step - s.warmup_steps) / static_cast<double>(std::max<int64_t>(1, s.steps - s.warmup_steps)));
-    const double lr = step < s.warmup_steps ? s.learning_rate * ((double)step + 1) / ((double)s.warmup_steps + 1) : s.min_learning_rate + (s.learning_rate - s.min_learning_rate) * 0.5 * (1 + std::cos(std::numbers::pi * p));
-    optimizer.step(lr);
-    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-    if ((step + 1) % s.log_every == 0 || step == 0 || step + 1 == s.steps) std::printf("%lld %.17g\n", (long long)step + 1, loss.item());
-  }
-  std::sort(times.begin(), times.end());
-  std::printf("median %.2f min %.2f ms\n", times[times.size() / 2], times[0]);
+  const Gpt model(s, static_cast<int64_t>(text.vocabulary.size()));
+  train(model, text, s);
+  sample(model, text, s);
+} catch (const Error& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
 }
