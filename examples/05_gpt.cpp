@@ -6,7 +6,7 @@
 // On one core a step takes at most twice the time of `orrery train`, whose operations are fused:
 //   OMP_NUM_THREADS=1 build/05_gpt --steps=100
 //   build/orrery train --data=examples/data/tinyshakespeare.txt --threads=1 --steps=100
-// Shapes: B sequences of T tokens, C channels, H heads of D = C / H channels, V tokens in all.
+// Shapes: B sequences of T tokens, C channels, H heads of D = C / H channels, a vocabulary of V.
 // Radford et al. 2019 (GPT-2); Vaswani et al. 2017, arXiv:1706.03762.
 #include <algorithm>
 #include <chrono>
@@ -16,6 +16,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/autograd/autograd.h"
@@ -32,19 +33,15 @@ namespace {
 struct Settings {
   std::string device = "cpu", dtype = "f32", data = "examples/data/tinyshakespeare.txt";
   int64_t layers = 4, heads = 4, width = 128, context = 64, batch_size = 12, steps = 2000, warmup_steps = 100;
-  double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t seed = 1337, log_every = 100, tokens = 500;
+  double learning_rate = 1e-3, min_learning_rate = 1e-4;
 
   template <class V>
   void visit(V& v) {
-    v("device", device, "cpu or cuda");
-    v("dtype", dtype, "dtype of weights and activations", one_of({"f32", "f64"}));
-    v("data", data, "a text; each byte is a token");
-    v("layers", layers, "number of blocks", between(1, 4096));
-    v("heads", heads, "H, which divides C", between(1, 65536));
-    v("width", width, "C, channels of the residual stream", between(1, 65536));
-    v("context", context, "T, tokens per sequence", between(1, 65536));
-    v("batch_size", batch_size, "B, sequences per step", between(1, 16384));
+    v("device", device, "cpu or cuda"), v("dtype", dtype, "of weights and activations", one_of({"f32", "f64"}));
+    v("data", data, "a text; each byte is a token"), v("layers", layers, "number of blocks", between(1, 4096));
+    v("heads", heads, "H, which divides C", between(1, 65536)), v("width", width, "C", between(1, 65536));
+    v("context", context, "T", between(1, 65536)), v("batch_size", batch_size, "B", between(1, 16384));
     v("steps", steps, "number of updates", between(1, 1e9));
     v("warmup_steps", warmup_steps, "steps in which the learning rate rises", between(0, 1e9));
     v("learning_rate", learning_rate, "peak learning rate", above(0, 1e30));
@@ -53,8 +50,10 @@ struct Settings {
     v("log_every", log_every, "steps between two lines", between(1, 1e9));
     v("tokens", tokens, "length of the sample", between(0, 1e9));
   }
+  Dtype float_type() const { return dtype == "f64" ? Dtype::f64 : Dtype::f32; }
   RandomKey rng() const { return {static_cast<uint64_t>(seed), 0}; }
 };
+Tensor on_device(const Tensor& x, const Settings& s) { return x.to(parse_device(s.device)); }
 
 // ---- data
 
@@ -70,12 +69,9 @@ struct Text {
   }
 };
 
-struct Batch {
-  Tensor inputs, targets;  // (B, T) i32; a target is the token after its input
-};
-
-// Returns crops of the text from random tokens on, which depend only on seed and step.
-Batch batch_of(const Text& text, const Settings& s, int64_t step) {
+// Returns inputs and targets, both (B, T) i32. The rows of the inputs begin at random tokens, those of
+// the targets one token later. They depend only on seed and step.
+std::pair<Tensor, Tensor> batch_of(const Text& text, const Settings& s, int64_t step) {
   const RandomKey rng = s.rng().derive("text").derive(step).derive(0);
   const auto starts = static_cast<int64_t>(text.tokens.size()) - s.context;
   check(starts > 0, "05_gpt: data has ", text.tokens.size(), " tokens for training, but context=", s.context,
@@ -87,30 +83,19 @@ Batch batch_of(const Text& text, const Settings& s, int64_t step) {
     inputs.insert(inputs.end(), first, last), targets.insert(targets.end(), first + 1, last + 1);
   }
   const Shape shape{s.batch_size, s.context};
-  const Device device = parse_device(s.device);
-  return {Tensor::from(shape, inputs).to(device), Tensor::from(shape, targets).to(device)};
+  return {on_device(Tensor::from(shape, inputs), s), on_device(Tensor::from(shape, targets), s)};
 }
 
-// ---- parts of the model
+// ---- the model
 
-// Softmax along the last axis. exp(-max s) cancels; it prevents an overflow of exp.
+// Softmax along the last axis. The factor exp(-max s) cancels, and without it exp would overflow.
 //   p_j = exp(s_j) / sum_k exp(s_k) = exp(s_j - max s) / sum_k exp(s_k - max s)
-// dp_j/ds_k = p_j ([j = k] - p_k), so with g = dp, the gradient of the loss with respect to p:
-//   ds_k = sum_j g_j dp_j/ds_k = g_k p_k - p_k sum_j g_j p_j
-// An operation of our own: autograd, which differentiates everything else here, needs more steps.
-struct Softmax {
-  static constexpr const char* name = "softmax";
-  Tensor forward(Saved& saved, const Tensor& s) const {
-    const Tensor e = exp(s - max(s, -1, true)), p = e / sum(e, {-1}, true);
-    saved.save(p);
-    return p;
-  }
-  Gradients<1> backward(const Saved& saved, const Tensor& dp) const {
-    const Tensor &p = saved[0], gp = dp * p;
-    return {gp - p * sum(gp, {-1}, true)};
-  }
-};
-Tensor softmax(const Tensor& s) { return record(Softmax{}, s); }
+// dp_j/ds_k = p_j ([j = k] - p_k). So autograd computes, with g = dloss/dp:
+//   dloss/ds_k = sum_j g_j dp_j/ds_k = p_k (g_k - sum_j p_j g_j)
+Tensor softmax(const Tensor& s) {
+  const Tensor e = exp(s - max(s.detach(), -1, true));
+  return e / sum(e, {-1}, true);
+}
 
 Tensor linear(const Tensor& x, const Tensor& weight) { return matmul(x, weight, {.b = true}); }  // x W^T
 
@@ -131,22 +116,20 @@ struct LayerNorm {
   }
 };
 
-// Cross-entropy: the mean over all tokens of -ln p_t, where p = softmax(z) and t is the target.
-//   -ln p_t = ln sum_v exp(z_v) - z_t,   so dz_v = (p_v - [v = t]) / (B T)
-// It is ln V if p is uniform. The maximum is a constant as in Softmax. A mean in f32 would lose digits.
+// Cross-entropy: the mean of -ln p_t over all tokens, with p = softmax(z) and the target t.
+//   -ln p_t = ln sum_v exp(z_v) - z_t,   so dloss/dz_v = (p_v - [v = t]) / (B T)
+// A uniform p gives ln V. The mean is computed in f64, because in f32 it would lose digits.
 Tensor cross_entropy(const Tensor& z, const Tensor& targets) {  // z (B, T, V), targets (B, T)
   const Tensor top = max(z.detach(), -1, true), log_sum = log(sum(exp(z - top), {-1}, true)) + top;
   return mean((log_sum.reshape(targets.shape()) - gather_last(z, targets)).to(Dtype::f64));
 }
-
-// ---- the model
 
 class Gpt {
  public:
   Gpt(const Settings& settings, int64_t vocabulary) : s_(settings) {
     const int64_t c = s_.width;
     check(c % s_.heads == 0, "05_gpt: heads (", s_.heads, ") must divide width (", c, "); change one of them");
-    // 2 x layers outputs add up in the residual stream. A smaller std makes their sum as large as one.
+    // The residual stream adds up 2 x layers outputs, whose smaller std keeps the variance of the sum.
     const double std = 0.02, output_std = std / std::sqrt(2.0 * static_cast<double>(s_.layers));
     tokens_ = draw("token_embedding.weight", Shape{vocabulary, c}, std);
     positions_ = draw("position_embedding.weight", Shape{s_.context, c}, std);
@@ -164,8 +147,8 @@ class Gpt {
     norm_ = norm();
   }
 
-  // Adds the output of each layer to the residual stream x, from the embedding to the logits:
-  //   x = E[token] + P[position];   x = x + attention(N(x)),  x = x + W_down gelu(W_up N(x));   N(x) E^T
+  // The residual stream x goes from the embedding to the logits; each layer adds its output:
+  //   x = E[token] + P[position];  x = x + attention(N(x)),  x = x + gelu(N(x) W_up^T) W_down^T;  z = N(x) E^T
   Tensor operator()(const Tensor& tokens) const {  // (B, T) i32 -> (B, T, V)
     Tensor x = index_select(tokens_, tokens) + positions_.slice(0, tokens.size(1));
     for (const Block& block : blocks_) {
@@ -184,25 +167,27 @@ class Gpt {
     Tensor up, down;  // (4 C, C), (C, 4 C)
   };
 
-  // Causal attention. In each head token i averages the values of the tokens j <= i:
-  //   s_ij = <q_i, k_j> / sqrt(D),   p_i = softmax(s_i + mask_i),   y_i = sum_j p_ij v_j
-  // mask_ij is -infinity for j > i, so p_ij = 0: token i must not use the tokens that it predicts. The
-  // sum of D products q k of variance 1 has variance D. 1 / sqrt(D) keeps p away from one-hot rows,
-  // whose ds is 0.
+  // Causal attention. In each head, token i averages the values of the tokens j <= i:
+  //   s_ij = <q_i, k_j> / sqrt(D) + mask_ij,   p_i = softmax(s_i),   y_i = sum_j p_ij v_j
+  // mask_ij = -infinity gives p_ij = 0 for j > i: token i must not use the tokens that it predicts. If
+  // the channels of q and k have variance 1, <q, k> has variance D. 1 / sqrt(D) makes it 1 again, since
+  // a softmax of large scores has one p near 1, and gradients near 0.
   Tensor attention(const Block& block, const Tensor& x) const {
     const int64_t b = x.size(0), t = x.size(1), c = x.size(2), d = c / s_.heads;
-    const auto heads = [&](const Tensor& y) { return permute(y.reshape(Shape{b, t, s_.heads, d}), {0, 2, 1, 3}); };
-    const Tensor q = heads(linear(x, block.query)) / std::sqrt(static_cast<double>(d)),
-                 k = heads(linear(x, block.key)), v = heads(linear(x, block.value));  // (B, H, T, D)
-    const Tensor p = softmax(matmul(q, k, {.b = true}) + causal_mask(t));             // (B, H, T, T)
-    const Tensor y = permute(matmul(p, v), {0, 2, 1, 3});                             // (B, T, H, D)
+    const auto heads = [&](const Tensor& weight) {
+      return permute(linear(x, weight).reshape(Shape{b, t, s_.heads, d}), {0, 2, 1, 3});
+    };
+    const Tensor q = heads(block.query), k = heads(block.key), v = heads(block.value);  // (B, H, T, D)
+    const Tensor scaled = q / std::sqrt(static_cast<double>(d));                        // smaller than s, so faster
+    const Tensor p = softmax(matmul(scaled, k, {.b = true}) + causal_mask(t));          // (B, H, T, T)
+    const Tensor y = permute(matmul(p, v), {0, 2, 1, 3});                               // (B, T, H, D)
     return linear(y.reshape(Shape{b, t, c}), block.output);
   }
   Tensor causal_mask(int64_t t) const {  // (T, T)
     std::vector<double> mask;
     for (int64_t i = 0; i < t; ++i)
       for (int64_t j = 0; j < t; ++j) mask.push_back(j > i ? -INFINITY : 0);
-    return on_device(Tensor::from(Shape{t, t}, mask));
+    return on_device(Tensor::from(Shape{t, t}, mask, s_.float_type()), s_);
   }
 
   // Draws from N(0, std^2): element i is the random number first + i of the path's key.
@@ -212,15 +197,10 @@ class Gpt {
     for (int64_t i = 0; i < shape.numel(); ++i) values.push_back(std * normal(rng, static_cast<uint64_t>(first + i)));
     return parameter(Tensor::from(shape, values));  // f32, also for f64
   }
-  LayerNorm norm() {
-    return {parameter(Tensor::full(Shape{s_.width}, 1)), parameter(Tensor::zeros(Shape{s_.width}))};
-  }
+  LayerNorm norm() { return {parameter(Tensor::full(Shape{s_.width}, 1)), parameter(Tensor::zeros(Shape{s_.width}))}; }
   Tensor parameter(const Tensor& initial) {
-    parameters_.push_back(on_device(initial).set_requires_grad());
+    parameters_.push_back(on_device(initial.to(s_.float_type()), s_).set_requires_grad());
     return parameters_.back();
-  }
-  Tensor on_device(const Tensor& x) const {
-    return x.to(s_.dtype == "f64" ? Dtype::f64 : Dtype::f32).to(parse_device(s_.device));
   }
 
   Settings s_;
@@ -235,9 +215,9 @@ class Gpt {
 // AdamW. Kingma and Ba 2015, arXiv:1412.6980; Loshchilov and Hutter 2019, arXiv:1711.05101.
 //   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2           moving averages, from 0
 //   p <- p - lr decay p - lr (m / c1) / (sqrt(v / c2) + 1e-8),   c1 = 1 - b1^t,  c2 = 1 - b2^t
-// After t steps m has the weights (1 - b1) b1^i, i < t, whose sum is c1, so m / c1 is a mean. A step is
-// about lr, since m / sqrt(v) has no unit. Only matrices decay. First, gradients whose norm, over all
-// parameters, exceeds 1 are divided by it.
+// After t steps the weights (1 - b1) b1^i of the gradients in m add up to c1, so m / c1 is a mean. m / sqrt(v)
+// has no unit: the step is at most about lr, for gradients of any size. Only matrices decay. Before all
+// this, the norm of all gradients together is clipped to 1.
 struct AdamW {
   std::vector<Tensor> parameters, m = {}, v = {};
   int t = 0;
@@ -268,30 +248,10 @@ double learning_rate(const Settings& s, int64_t step) {
   return s.min_learning_rate + (peak - s.min_learning_rate) * (1 + std::cos(std::numbers::pi * fraction)) / 2;
 }
 
-void train(const Gpt& model, const Text& text, const Settings& s) {
-  using Clock = std::chrono::steady_clock;
-  AdamW optimizer{.parameters = model.parameters()};
-  auto begin = Clock::now();
-  int64_t logged = 0;
-  for (int64_t step = 0; step < s.steps; ++step) {
-    const Batch batch = batch_of(text, s, step);
-    const Tensor loss = cross_entropy(model(batch.inputs), batch.targets);
-    loss.backward();
-    optimizer.step(learning_rate(s, step));
-    const int64_t done = step + 1;
-    if (done > 1 && done % s.log_every != 0 && done < s.steps) continue;
-    const std::chrono::duration<double, std::milli> time = Clock::now() - begin;
-    std::cout << "step " << done << "/" << s.steps << "  loss " << loss.item() << "  "
-              << std::lround(time.count() / static_cast<double>(done - logged)) << " ms per step\n";
-    begin = Clock::now(), logged = done;
-  }
-}
-
 // ---- sampling
 
-// Prints tokens, each drawn from the model's p after at most T tokens: the first token at which the sum
-// of p exceeds a uniform random number. Each computes all keys and values again; `orrery generate`
-// caches them.
+// Prints tokens. Each is drawn from p after the last T tokens: it is the first one at which the sum of p
+// exceeds a uniform random number. `orrery generate` caches the keys and values that this recomputes.
 void sample(const Gpt& model, const Text& text, const Settings& s) {
   const NoGrad guard;
   const RandomKey rng = s.rng().derive("generate");
@@ -299,7 +259,7 @@ void sample(const Gpt& model, const Text& text, const Settings& s) {
   for (int64_t i = 0; i < s.tokens; ++i) {
     const std::span<const int32_t> all = tokens, last = all.last(std::min(all.size(), static_cast<size_t>(s.context)));
     const Tensor input = Tensor::from(Shape{1, static_cast<int64_t>(last.size())}, last);
-    const Tensor logits = model(input.to(parse_device(s.device)))[0][input.size(1) - 1];
+    const Tensor logits = model(on_device(input, s))[0][input.size(1) - 1];
     const std::vector<double> p = softmax(logits).to_vector();
     double left = uniform(rng, static_cast<uint64_t>(i));
     size_t token = 0;
@@ -322,7 +282,18 @@ int main(int argc, char** argv) try {
   std::cout.precision(s.dtype == "f64" ? 15 : 8);
   const Text text(read_file(s.data));
   const Gpt model(s, static_cast<int64_t>(text.vocabulary.size()));
-  train(model, text, s);
+  AdamW optimizer{.parameters = model.parameters()};
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t step = 0; step < s.steps; ++step) {
+    const auto [inputs, targets] = batch_of(text, s, step);
+    const Tensor loss = cross_entropy(model(inputs), targets);
+    loss.backward();
+    optimizer.step(learning_rate(s, step));
+    if (step > 0 && (step + 1) % s.log_every != 0 && step + 1 < s.steps) continue;
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+    std::cout << "step " << step + 1 << "/" << s.steps << "  loss " << loss.item() << "  "
+              << std::lround(time.count() / static_cast<double>(step + 1)) << " ms per step\n";
+  }
   sample(model, text, s);
 } catch (const Error& error) {
   std::cerr << error.what() << "\n";
