@@ -1,9 +1,9 @@
 // A GPT in one file, on tensors, autograd and operations alone: embedding, attention, blocks, loss,
 // AdamW, the training loop, sampling. It learns the characters of a text, then writes some.
 //   05_gpt [cpu or cuda] [--steps=2000 --width=128 --data=FILE ...]
-// Settings have the names and defaults of `orrery train`. Initial weights and batches are the same
-// too, so the losses of both agree: in f64 to 1e-9 for 100 steps (tests/examples/gpt_example_test.cpp).
-// On one core a step takes at most twice the time of `orrery train`, whose operations are fused:
+// Settings have the names and defaults of `orrery train`. Initial weights and batches are the same,
+// so the losses agree: in f64 to 1e-9 for 100 steps (tests/examples/gpt_example_test.cpp). On one
+// core a step takes at most twice the time of `orrery train`, whose operations are fused. To compare:
 //   OMP_NUM_THREADS=1 build/05_gpt --steps=100
 //   build/orrery train --data=examples/data/tinyshakespeare.txt --threads=1 --steps=100
 // Shapes: B sequences of T tokens, C channels, H heads of D = C / H channels, a vocabulary of V.
@@ -44,11 +44,10 @@ struct Settings {
     v("context", context, "T", between(1, 65536)), v("batch_size", batch_size, "B", between(1, 16384));
     v("steps", steps, "number of updates", between(1, 1e9));
     v("warmup_steps", warmup_steps, "steps in which the learning rate rises", between(0, 1e9));
-    v("learning_rate", learning_rate, "peak learning rate", above(0, 1e30));
-    v("min_learning_rate", min_learning_rate, "final learning rate", between(0, 1000));
+    v("learning_rate", learning_rate, "its peak", above(0, 1e30));
+    v("min_learning_rate", min_learning_rate, "its final value", between(0, 1000));
     v("seed", seed, "random seed of weights, batches and sample", between(0, 9e18));
-    v("log_every", log_every, "steps between two lines", between(1, 1e9));
-    v("tokens", tokens, "length of the sample", between(0, 1e9));
+    v("log_every", log_every, "steps per line", between(1, 1e9)), v("tokens", tokens, "to sample", between(0, 1e9));
   }
   Dtype float_type() const { return dtype == "f64" ? Dtype::f64 : Dtype::f32; }
   RandomKey rng() const { return {static_cast<uint64_t>(seed), 0}; }
@@ -69,8 +68,8 @@ struct Text {
   }
 };
 
-// Returns inputs and targets, both (B, T) i32. The rows of the inputs begin at random tokens, those of
-// the targets one token later. They depend only on seed and step.
+// Returns inputs and targets, both (B, T) i32. The rows of the inputs begin at random tokens, those
+// of the targets one token later. They depend only on seed and step.
 std::pair<Tensor, Tensor> batch_of(const Text& text, const Settings& s, int64_t step) {
   const RandomKey rng = s.rng().derive("text").derive(step).derive(0);
   const auto starts = static_cast<int64_t>(text.tokens.size()) - s.context;
@@ -106,7 +105,7 @@ Tensor gelu(const Tensor& x) {
   return x * (tanh(x * (x * x * b + a)) * 0.5 + 0.5);
 }
 
-// Layer normalization: gives the channels of a token mean 0, variance 1. Ba et al. 2016, arXiv:1607.06450.
+// Layer normalization: channels of a token get mean 0, variance 1. Ba et al. 2016, arXiv:1607.06450.
 //   y = weight (x - mean x) / sqrt(mean (x - mean x)^2 + 1e-5) + bias
 struct LayerNorm {
   Tensor weight, bias;  // (C)
@@ -129,7 +128,7 @@ class Gpt {
   Gpt(const Settings& settings, int64_t vocabulary) : s_(settings) {
     const int64_t c = s_.width;
     check(c % s_.heads == 0, "05_gpt: heads (", s_.heads, ") must divide width (", c, "); change one of them");
-    // The residual stream adds up 2 x layers outputs, whose smaller std keeps the variance of the sum.
+    // The residual stream is a sum of 2 layers outputs. A smaller std keeps its variance.
     const double std = 0.02, output_std = std / std::sqrt(2.0 * static_cast<double>(s_.layers));
     tokens_ = draw("token_embedding.weight", Shape{vocabulary, c}, std);
     positions_ = draw("position_embedding.weight", Shape{s_.context, c}, std);
@@ -147,8 +146,10 @@ class Gpt {
     norm_ = norm();
   }
 
-  // The residual stream x goes from the embedding to the logits; each layer adds its output:
-  //   x = E[token] + P[position];  x = x + attention(N(x)),  x = x + gelu(N(x) W_up^T) W_down^T;  z = N(x) E^T
+  // Each layer adds its output to the residual stream x. N: layer normalization; z: the logits.
+  //   x = E[token] + P[position]
+  //   x = x + attention(N(x)),   x = x + gelu(N(x) W_up^T) W_down^T        in each block
+  //   z = N(x) E^T
   Tensor operator()(const Tensor& tokens) const {  // (B, T) i32 -> (B, T, V)
     Tensor x = index_select(tokens_, tokens) + positions_.slice(0, tokens.size(1));
     for (const Block& block : blocks_) {
@@ -169,18 +170,18 @@ class Gpt {
 
   // Causal attention. In each head, token i averages the values of the tokens j <= i:
   //   s_ij = <q_i, k_j> / sqrt(D) + mask_ij,   p_i = softmax(s_i),   y_i = sum_j p_ij v_j
-  // mask_ij = -infinity gives p_ij = 0 for j > i: token i must not use the tokens that it predicts. If
-  // the channels of q and k have variance 1, <q, k> has variance D. 1 / sqrt(D) makes it 1 again, since
+  // mask_ij = -infinity makes p_ij 0 for j > i: token i must not use the tokens that it predicts.
+  // If the channels of q and k have variance 1, <q, k> has variance D. 1 / sqrt(D) makes it 1, since
   // a softmax of large scores has one p near 1, and gradients near 0.
   Tensor attention(const Block& block, const Tensor& x) const {
     const int64_t b = x.size(0), t = x.size(1), c = x.size(2), d = c / s_.heads;
     const auto heads = [&](const Tensor& weight) {
       return permute(linear(x, weight).reshape(Shape{b, t, s_.heads, d}), {0, 2, 1, 3});
     };
-    const Tensor q = heads(block.query), k = heads(block.key), v = heads(block.value);  // (B, H, T, D)
-    const Tensor scaled = q / std::sqrt(static_cast<double>(d));                        // smaller than s, so faster
-    const Tensor p = softmax(matmul(scaled, k, {.b = true}) + causal_mask(t));          // (B, H, T, T)
-    const Tensor y = permute(matmul(p, v), {0, 2, 1, 3});                               // (B, T, H, D)
+    const Tensor q = heads(block.query) / std::sqrt(static_cast<double>(d));
+    const Tensor k = heads(block.key), v = heads(block.value);             // q, k, v: (B, H, T, D)
+    const Tensor p = softmax(matmul(q, k, {.b = true}) + causal_mask(t));  // (B, H, T, T)
+    const Tensor y = permute(matmul(p, v), {0, 2, 1, 3});                  // (B, T, H, D)
     return linear(y.reshape(Shape{b, t, c}), block.output);
   }
   Tensor causal_mask(int64_t t) const {  // (T, T)
@@ -210,14 +211,14 @@ class Gpt {
   LayerNorm norm_;
 };
 
-// ---- training
+// ---- training and sampling
 
 // AdamW. Kingma and Ba 2015, arXiv:1412.6980; Loshchilov and Hutter 2019, arXiv:1711.05101.
 //   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2           moving averages, from 0
 //   p <- p - lr decay p - lr (m / c1) / (sqrt(v / c2) + 1e-8),   c1 = 1 - b1^t,  c2 = 1 - b2^t
-// After t steps the weights (1 - b1) b1^i of the gradients in m add up to c1, so m / c1 is a mean. m / sqrt(v)
-// has no unit: the step is at most about lr, for gradients of any size. Only matrices decay. Before all
-// this, the norm of all gradients together is clipped to 1.
+// After t steps the weights (1 - b1) b1^i of the gradients in m add up to c1, so m / c1 is a mean.
+// m / sqrt(v) has no unit: the step is at most about lr, for gradients of any size. Only matrices
+// decay. Before all this, gradients with a norm above 1, of all together, are scaled to 1.
 struct AdamW {
   std::vector<Tensor> parameters, m = {}, v = {};
   int t = 0;
@@ -240,7 +241,7 @@ struct AdamW {
   }
 };
 
-// A linear rise to the peak, then half a period of a cosine. Loshchilov and Hutter 2017, arXiv:1608.03983.
+// A linear rise, then half a period of a cosine. Loshchilov and Hutter 2017, arXiv:1608.03983.
 double learning_rate(const Settings& s, int64_t step) {
   const auto now = static_cast<double>(step), warmup = static_cast<double>(s.warmup_steps);
   if (now < warmup) return s.learning_rate * (now + 1) / (warmup + 1);
@@ -248,10 +249,8 @@ double learning_rate(const Settings& s, int64_t step) {
   return s.min_learning_rate + (peak - s.min_learning_rate) * (1 + std::cos(std::numbers::pi * fraction)) / 2;
 }
 
-// ---- sampling
-
-// Prints tokens. Each is drawn from p after the last T tokens: it is the first one at which the sum of p
-// exceeds a uniform random number. `orrery generate` caches the keys and values that this recomputes.
+// Prints tokens. Each is drawn from p after the last T tokens: it is the first one at which the sum
+// of p exceeds a uniform random number. `orrery generate` caches keys and values; this does not.
 void sample(const Gpt& model, const Text& text, const Settings& s) {
   const NoGrad guard;
   const RandomKey rng = s.rng().derive("generate");
