@@ -3,7 +3,7 @@
 //   05_gpt [cpu or cuda] [--steps=2000 --width=128 --data=FILE ...]
 // Settings have the names and defaults of `orrery train`. Initial weights and batches are the same,
 // so the losses agree: in f64 to 1e-9 for 100 steps (tests/examples/gpt_example_test.cpp). On one
-// core a step takes at most twice the time of `orrery train`, whose operations are fused. To compare:
+// core a step takes at most twice the time of `orrery train`, whose operations are fused. Compare:
 //   OMP_NUM_THREADS=1 build/05_gpt --steps=100
 //   build/orrery train --data=examples/data/tinyshakespeare.txt --threads=1 --steps=100
 // Shapes: B sequences of T tokens, C channels, H heads of D = C / H channels, a vocabulary of V.
@@ -105,7 +105,7 @@ Tensor gelu(const Tensor& x) {
   return x * (tanh(x * (x * x * b + a)) * 0.5 + 0.5);
 }
 
-// Layer normalization: channels of a token get mean 0, variance 1. Ba et al. 2016, arXiv:1607.06450.
+// Layer normalization: each token gets mean 0 and variance 1. Ba et al. 2016, arXiv:1607.06450.
 //   y = weight (x - mean x) / sqrt(mean (x - mean x)^2 + 1e-5) + bias
 struct LayerNorm {
   Tensor weight, bias;  // (C)
@@ -171,8 +171,8 @@ class Gpt {
   // Causal attention. In each head, token i averages the values of the tokens j <= i:
   //   s_ij = <q_i, k_j> / sqrt(D) + mask_ij,   p_i = softmax(s_i),   y_i = sum_j p_ij v_j
   // mask_ij = -infinity makes p_ij 0 for j > i: token i must not use the tokens that it predicts.
-  // If the channels of q and k have variance 1, <q, k> has variance D. 1 / sqrt(D) makes it 1, since
-  // a softmax of large scores has one p near 1, and gradients near 0.
+  // If the channels of q and k have variance 1, <q, k> has variance D. 1 / sqrt(D) makes it 1: a
+  // softmax of large scores has one p near 1, and gradients near 0.
   Tensor attention(const Block& block, const Tensor& x) const {
     const int64_t b = x.size(0), t = x.size(1), c = x.size(2), d = c / s_.heads;
     const auto heads = [&](const Tensor& weight) {
