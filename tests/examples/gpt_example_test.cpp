@@ -27,7 +27,7 @@ Outcome run_example(const Words& words) {
   return run_shell(command);
 }
 
-// The warm-up ends, the cosine falls to its end, and the gradients of the first steps are clipped.
+// The warm-up ends, the cosine falls to its end, and the gradients of half of the steps are clipped.
 Words settings(const Folder& folder, const std::string& dtype) {
   return {"--data=" + folder.write("text.txt", tiny_text()),
           "--dtype=" + dtype,
