@@ -3,18 +3,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/tree.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::lines_of;
+using orrery::testing::text_of;
 using Strings = std::vector<std::string>;
 
 struct File {
@@ -30,7 +32,7 @@ struct File {
 };
 using Files = std::vector<File>;
 
-const fs::path root = ORRERY_SOURCE_DIR;
+const fs::path& root = orrery::testing::source_root;
 // A file includes from its own layer and earlier ones. engine and cuda share the first layer.
 const std::vector<Strings> layers{
     {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
@@ -40,12 +42,7 @@ const std::vector<Strings> layers{
     {"models"},
     {"examples"}};
 
-File read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
-}
+File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), text_of(path)}; }
 
 const Files& tree() {
   static const Files files = [] {
@@ -65,17 +62,10 @@ const Files& tree() {
   return files;
 }
 
-Strings lines(const std::string& text) {
-  Strings result;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) result.push_back(line);
-  return result;
-}
-
 Strings includes(const File& file) {
   static const std::regex form(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   Strings result;
-  for (const std::string& line : lines(file.text))
+  for (const std::string& line : lines_of(file.text))
     if (std::smatch match; std::regex_search(line, match, form)) result.push_back(match[1]);
   return result;
 }
@@ -224,7 +214,7 @@ Strings text_violations(const Files& files) {
   Strings result;
   for (const File& file : files) {
     int number = 0;
-    for (const std::string& line : lines(file.text)) {
+    for (const std::string& line : lines_of(file.text)) {
       ++number;
       for (const Ban& ban : bans)
         if (std::regex_search(file.path, ban.paths) && std::regex_search(line, ban.pattern))
@@ -287,33 +277,35 @@ TEST_CASE("rules: engine, cuda and nn have at most 32,970 lines") {
 
 TEST_CASE("rules: the roots of engine, cuda and nn contain folders and no sources") {
   for (const std::string layer : {"engine", "cuda", "nn"})
-    for (const auto& entry : fs::directory_iterator(root / layer))
-      CHECK_MESSAGE((entry.is_directory() || entry.path().extension() == ".cmake"), entry.path().filename().string(),
-                    " is at the root of ", layer);
+    for (const auto& entry : fs::directory_iterator(root / layer)) {
+      const std::string extension = entry.path().extension().string();
+      CHECK_MESSAGE((entry.is_directory() || extension == ".cmake" || extension == ".md"),
+                    entry.path().filename().string(), " is at the root of ", layer);
+    }
 }
 
-// README's reading list: rows of the table between the marks, whose first cell names a file.
+// The reading list of engine/README.md: rows of the table between the marks, whose first cell names a file.
 TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lines") {
-  const std::string text = read(root / "README.md").text;
+  const std::string text = read(root / "engine/README.md").text;
   const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
   REQUIRE(begin < end);
   REQUIRE(end != std::string::npos);
   static const std::regex row("^\\| `([^`]+)` \\|");
   std::set<std::string> known;
   int64_t total = 0;
-  for (const std::string& line : lines(text.substr(begin, end - begin))) {
+  for (const std::string& line : lines_of(text.substr(begin, end - begin))) {
     std::smatch match;
     if (!std::regex_search(line, match, row)) continue;
     const std::string path = match[1];
     REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but does not exist");
     CHECK_MESSAGE(known.insert(path).second, path, " is listed twice");
-    total += static_cast<int64_t>(lines(read(root / path).text).size());
+    total += static_cast<int64_t>(lines_of(read(root / path).text).size());
   }
   CHECK(known.size() >= 15);
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
-// README.md shows the order; if it differs, the test prints the correct order.
+// engine/README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("rules: includes between folders have no cycle") {
   for (const bool whole : {true, false}) {
     const FolderLevels levels = levels_of(tree(), whole);
@@ -323,8 +315,8 @@ TEST_CASE("rules: includes between folders have no cycle") {
   size_t number = 0;
   for (const Strings& level : levels_of(tree(), false).levels)
     order += std::to_string(++number) + "  " + joined(level) + "\n";
-  CHECK_MESSAGE(read(root / "README.md").text.find("```\n" + order + "```\n") != std::string::npos,
-                "README.md needs these lines:\n", order);
+  CHECK_MESSAGE(read(root / "engine/README.md").text.find("```\n" + order + "```\n") != std::string::npos,
+                "engine/README.md needs these lines:\n", order);
 }
 
 TEST_CASE("rules: the top level has a fixed set of entries") {

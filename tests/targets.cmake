@@ -181,6 +181,11 @@ if(ORRERY_EXAMPLES AND (ORRERY_CUDA OR TARGET orrery_emulated))
   endforeach()
 endif()
 
+if(TARGET orrery AND NOT ORRERY_SANITIZE)
+  add_test(NAME pages COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/pages.py" $<TARGET_FILE:orrery>)
+  set_tests_properties(pages PROPERTIES LABELS examples TIMEOUT 1800)
+endif()
+
 if(ORRERY_INSTALL AND TARGET orrery)
   add_test(NAME package COMMAND sh "${PROJECT_SOURCE_DIR}/tests/package.sh" "${PROJECT_BINARY_DIR}")
   set_tests_properties(package PROPERTIES LABELS examples TIMEOUT 900)
@@ -244,7 +249,7 @@ endforeach()
 
 # Tests run in parallel, the longest first.  COST: seconds on a slow machine.
 foreach(cost examples_tests=480 models_tests=300 cuda_tests=300 add_file=200 cuda_tests_truncating=180
-             fault_injection_tests=100 package=60)
+             pages=150 fault_injection_tests=100 package=90)
   string(REPLACE "=" ";" cost "${cost}")
   list(GET cost 0 test)
   if(TEST ${test})

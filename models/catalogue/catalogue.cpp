@@ -303,7 +303,7 @@ std::string catalogue_markdown() {
     const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
     const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
     if (family.entries.empty()) continue;
-    all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
+    all += (all.empty() ? "" : "\n") + text("## ", family.title, "\n\n", family.description, "\n\n");
     std::vector<std::string> header = {"name", family.formulas ? "formula" : "description"};
     if (with_settings) header.push_back("settings");
     std::vector<size_t> properties;  // columns that are not empty

@@ -1,4 +1,4 @@
-// The catalogue of all registered names, for `orrery list` and the README.
+// The catalogue of all registered names, for `orrery list` and the pages nn/CATALOGUE.md and models/CATALOGUE.md.
 #pragma once
 
 #include <string>
@@ -31,6 +31,6 @@ std::vector<CatalogueFamily> catalogue();
 
 std::string catalogue_text(const CatalogueFamily& family);  // for a terminal
 std::string catalogue_text(const CatalogueEntry& entry);
-std::string catalogue_markdown();  // the text between the README's markers
+std::string catalogue_markdown();  // the two pages, between their markers
 
 }  // namespace orrery::models

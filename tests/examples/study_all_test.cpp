@@ -1,9 +1,11 @@
 // orrery study --all: folders of claims, and the folder that comes with the program.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/study/verdict_table.h"
 #include "tests/examples/study.h"
 #include "tests/support/message.h"
 
@@ -67,6 +69,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
   const std::string page = read_file(folder / "out/README.md");
   CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
+  CHECK(page.find("| [Two variants differ.](../claims/group/c.toml) | BLEU 34 &#124; 33 | "
+                  "`validation_loss` relu - softmax: ") < page.find("Written by"));
   const size_t main = page.find("## Main claims"), rest = page.find("## Claims"), group = page.find("## group");
   REQUIRE(main < rest);
   REQUIRE(rest < group);
@@ -167,6 +171,23 @@ TEST_CASE("study: a verdict stays valid after settings are renamed; an older one
   folder.write("claims/a/verdict.json", older.erase(meaning, older.find('\n', meaning) + 1 - meaning));
   test_all(text, {}).names("a.toml: ").value("tested before\n");
   test_all(text, {{"batch", "batch_size"}}).value("verdict: shown");
+}
+
+TEST_CASE("study: the page of each committed group begins with a table of its claims") {
+  for (const auto& group : fs::directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
+    if (!group.is_directory()) continue;
+    const std::string path = group.path().string();
+    CAPTURE(path);
+    std::vector<orrery::models::ListedVerdict> all;
+    for (const auto& entry : fs::directory_iterator(group.path())) {
+      const std::string name = entry.path().stem().string();
+      if (entry.path().extension() == ".toml")
+        all.push_back({"", name, {}, orrery::models::read_verdict(path + "/" + name + "/verdict.json"), ""});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    const std::string page = read_file(path + "/README.md"), table = orrery::models::short_verdicts(all, ".");
+    CHECK_MESSAGE(page.find("\n\n" + table + "\n") == page.find('\n'), "the page needs this table:\n", table);
+  }
 }
 
 TEST_CASE("study: the committed table of verdicts matches the committed claims") {

@@ -22,7 +22,7 @@ struct ListSettings {
   bool markdown = false, json = false;
   template <class V>
   void visit(V& v) {
-    v("markdown", markdown, "print the catalogue as Markdown, as in the README");
+    v("markdown", markdown, "print the catalogue as Markdown, as in the pages CATALOGUE.md");
     v("json", json, json_help);
   }
 };
