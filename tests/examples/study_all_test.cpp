@@ -123,8 +123,12 @@ TEST_CASE("study: a claim is tested again after a change of its config or its da
   CHECK(read["config"].size() == 1);
   CHECK(read["data"].size() == 1);
   test_all().names("a.toml: ").value("tested before\n");
+  std::string verdict = read_file(folder / "claims/a/verdict.json");  // another program's is kept, too
+  const std::string version = verdict_in(folder / "claims/a")["version"];
+  folder.write("claims/a/verdict.json", verdict.replace(verdict.find(version), version.size(), "0.0.9"));
+  test_all().names("a.toml: ").value("tested before by orrery 0.0.9\n");
   folder.write("base.toml", "# What is learned.\n" + config);  // sets the same
-  test_all().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").value("tested before by orrery 0.0.9\n");
   folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
   test_all().names("a.toml: ").names("config").value("changed").value("verdict: shown");
   test_all().names("a.toml: ").value("tested before\n");
@@ -202,4 +206,5 @@ TEST_CASE("study: the committed table of verdicts matches the committed claims")
   CHECK(outcome.code == 0);
   CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));
   CHECK(read_file(copy + "/verdicts.csv") == read_file(kept + "/verdicts.csv"));
+  CHECK(contains(outcome.err, ": tested before by orrery 0.1.0\n"));  // the verdicts name their programs
 }

@@ -370,6 +370,13 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
         .value(orrery::fixed(std::log(std::stod(classes)), 4))
         .offers("--learning_rate");
   }
+  // A task without a uniform guess has no exit code 3.
+  fs::remove_all(folder / "run");
+  const Outcome without = run_orrery(Words{"train", "--model=resnet", "--width=4", "--data=" + scraps + "images/shapes",
+                                           "--batch_size=8", "--steps=4", "--warmup_steps=1", "--loss=sigmoid"} +
+                                     diverging);
+  CHECK_MESSAGE(without.code == 0, without.err);
+  CHECK(!contains(without.err, "guessing"));
   // A sweep accepts it as a completed run with its loss; so does a study (study_test.cpp).
   const Words sweep = {"sweep",        "--runs=" + (folder / "pool"), "--data=" + (folder / "text.txt"),
                        "--seed={1,2}", "--learning_rate=10",          "--schedule=constant"};
