@@ -23,7 +23,7 @@ struct NonFiniteReport {
 std::string message(const NonFiniteReport& report);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
-// Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a finding.
+// Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a report.
 std::string replay_folder_at(const std::string& folder);
 
 // Replaces an earlier replay of the folder.
