@@ -283,7 +283,7 @@ std::string catalogue_text(const CatalogueEntry& entry) {
   };
   line(entry.formula);
   if (const std::string settings = listed(entry.settings, "=", ", "); !settings.empty()) line("settings: " + settings);
-  line(listed(entry.properties, " ", "; "));
+  line(listed(entry.properties, ": ", "; "));
   line(entry.source);
   return all;
 }

@@ -163,7 +163,7 @@ TEST_CASE("patching: the position with the largest difference is used, and a sma
   const std::vector<View> views = analyze(*inspected, "ablation", {.patch_from = patch_from.get()});
   const View* const drawn = find_view(views, "ablation/patched_embedding");
   REQUIRE(drawn != nullptr);
-  Message(drawn->caption).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
+  Message(drawn->caption).names("logit of '").names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
 
   const auto same = example_of(*model, "0 1 4 2 2 4 1 0");
   const auto nothing_of = [&](const InspectedExample& example, int64_t position) {

@@ -185,7 +185,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   }
   const int64_t failed = count_failed(studied.outcomes);
   check(failed == 0, "study: ", file, ": no verdict: ", pluralize(failed, "run"),
-        " failed; the same command tries them again");
+        " failed; the same command tries again");
   verdict = {.file = file,
              .source = claim.source,
              .sentence = claim.sentence,

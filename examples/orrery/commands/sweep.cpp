@@ -389,7 +389,7 @@ int sweep(const Arguments& arguments) {
   if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);
   check(failed == 0, "sweep: ", failed, " of ", pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"),
-        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
+        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries again");
   return 0;
 }
 
