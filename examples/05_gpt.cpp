@@ -47,7 +47,7 @@ struct Settings {
     v("learning_rate", learning_rate, "its peak", above(0, 1e30));
     v("min_learning_rate", min_learning_rate, "its final value", between(0, 1000));
     v("seed", seed, "random seed of weights, batches and sample", between(0, 9e18));
-    v("log_every", log_every, "steps per line", between(1, 1e9)), v("tokens", tokens, "to sample", between(0, 1e9));
+    v("log_every", log_every, "steps per line", between(1, 1e9)), v("tokens", tokens, "of the sample", between(0, 1e9));
   }
   Dtype float_type() const { return dtype == "f64" ? Dtype::f64 : Dtype::f32; }
   RandomKey rng() const { return {static_cast<uint64_t>(seed), 0}; }
@@ -191,7 +191,7 @@ class Gpt {
     return on_device(Tensor::from(Shape{t, t}, mask, s_.float_type()), s_);
   }
 
-  // Draws from N(0, std^2): element i is the random number first + i of the path's key.
+  // Draws from N(0, std^2) as `orrery train` does: element i is number first + i of the path's key.
   Tensor draw(const std::string& path, const Shape& shape, double std, int64_t first = 0) {
     const RandomKey rng = s_.rng().derive("initialization").derive(path);
     std::vector<double> values;
@@ -218,7 +218,7 @@ class Gpt {
 //   p <- p - lr decay p - lr (m / c1) / (sqrt(v / c2) + 1e-8),   c1 = 1 - b1^t,  c2 = 1 - b2^t
 // After t steps the weights (1 - b1) b1^i of the gradients in m add up to c1, so m / c1 is a mean.
 // m / sqrt(v) has no unit: the step is at most about lr, for gradients of any size. Only matrices
-// decay. Before all this, gradients with a norm above 1, of all together, are scaled to 1.
+// decay. First, if the norm of the gradients of all parameters exceeds 1, it is scaled to 1.
 struct AdamW {
   std::vector<Tensor> parameters, m = {}, v = {};
   int t = 0;
