@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/contents.h"
 
 namespace {
 
@@ -79,12 +80,10 @@ size_t violations_in(const Sentence& sentence) {
 }
 
 std::vector<Sentence> sentences_in(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (path.extension() != ".md") return sentences_of(text.str());
+  const std::string text = orrery::testing::contents(path);
+  if (path.extension() != ".md") return sentences_of(text);
   std::vector<Sentence> lines;
-  std::istringstream page(text.str());
+  std::istringstream page(text);
   size_t number = 0;
   for (std::string line; std::getline(page, line);) lines.push_back({comments, ++number, line});
   return lines;

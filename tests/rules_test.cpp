@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contents.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,10 +43,7 @@ const std::vector<Strings> layers{
     {"examples"}};
 
 File read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
+  return {fs::relative(path, root).generic_string(), orrery::testing::contents(path)};
 }
 
 const Files& tree() {
