@@ -95,12 +95,6 @@ std::string Folder::write(const std::string& name, const std::string& content) c
   return path;
 }
 
-std::string tiny_text() {
-  std::string text;
-  for (int i = 0; text.size() < 1000; ++i)
-    text += std::string(1, static_cast<char>('a' + i * i % 26)) + (i % 5 == 4 ? "\n" : "e");
-  return text.substr(0, 1000);
-}
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;

@@ -8,7 +8,7 @@
 #include "models/training/generation.h"
 #include "tests/support/errors.h"
 #include "tests/support/message.h"
-#include "tests/support/random_parameters.h"
+#include "tests/support/parameters.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;

@@ -9,7 +9,7 @@
 #include "models/architectures/encoder_decoder.h"
 #include "models/data/sentence_pairs.h"
 #include "nn/losses/base/loss.h"
-#include "tests/support/random_parameters.h"
+#include "tests/support/parameters.h"
 
 namespace orrery::testing {
 
