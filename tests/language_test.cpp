@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/contents.h"
 
 namespace {
 
@@ -80,12 +81,10 @@ size_t violations_in(const Sentence& sentence) {
 }
 
 std::vector<Sentence> sentences_in(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (path.extension() != ".md") return sentences_of(text.str());
+  const std::string text = orrery::testing::contents(path);
+  if (path.extension() != ".md") return sentences_of(text);
   std::vector<Sentence> lines;
-  std::istringstream page(text.str());
+  std::istringstream page(text);
   size_t number = 0;
   const bool quotes_claims = path.parent_path().parent_path() == root / "examples/studies";
   for (std::string line; std::getline(page, line); ++number)

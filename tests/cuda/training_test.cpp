@@ -61,8 +61,7 @@ class Runs {
     return rows;
   }
   std::string file(const std::string& checkpoint, const char* name) const {
-    std::ifstream in(checkpoint + "/" + name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return read_file(checkpoint + "/" + name);
   }
   double loss_gap(const std::string& a, const std::string& b) const {
     const auto left = metrics(a), right = metrics(b);

@@ -15,21 +15,17 @@
 #include <vector>
 
 #include "engine/types/ascii.h"
+#include "tests/support/contents.h"
 #include "tests/support/folder.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::contents;
 using orrery::testing::Folder;
 
 const fs::path root = ORRERY_SOURCE_DIR;
 const fs::path corpus = root / "tests" / "fuzz" / "corpus";
-
-std::string contents(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 struct RunResult {
   int code;
