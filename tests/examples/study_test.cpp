@@ -96,7 +96,7 @@ TEST_CASE("study: a run that diverges counts with its loss and as diverged, unle
   const auto by_loss = tested("log(validation_loss)", finite);
   CHECK(by_loss["verdict"] == "shown");
   CHECK(by_loss["comparisons"][0]["samples"] == 3);
-  // Step 3 is not finite: the validation after step 2 is not that of a complete run.
+  // It is stopped before step 4; the finite validation of an earlier step is not that of a complete run.
   const std::string stopped =
       "learning_rate = 1e4\noptimizer = \"sgd\"\nnormalization = \"none\"\ngrad_clip = 0\nevaluate_every = 1\n";
   const auto without = tested("log(validation_loss)", stopped);

@@ -44,8 +44,8 @@ nlohmann::json report_of(const std::string& run, const Words& more) {
 }
 std::vector<std::string> samples_of(const std::string& run, const Words& more) {
   std::vector<std::string> texts;
-  for (const auto& item : report_section(report_of(run, more), "Generated samples")["items"])
-    texts.push_back(item["text"]);
+  const auto samples = report_section(report_of(run, more), "Generated samples");
+  for (const auto& item : samples["items"]) texts.push_back(item["text"]);
   return texts;
 }
 
