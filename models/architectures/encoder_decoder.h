@@ -68,9 +68,7 @@ struct EncoderDecoderSettings {
     v("shared_embedding", shared_embedding, "use one embedding table for source and target");
     v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    v("initialization|initial_std", initialization, nn::initialization_help, nn::initialization_names());
   }
 };
 

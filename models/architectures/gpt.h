@@ -76,9 +76,7 @@ struct GptSettings {
     v("head_bias", head_bias, "add a bias to the logits");
     v("tied_head", tied_head, "use the embedding matrix as the head");
     v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    v("initialization|initial_std", initialization, nn::initialization_help, nn::initialization_names());
   }
 };
 

@@ -68,9 +68,7 @@ struct StreamSettings {
     v("norm_place", norm_place,
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    v("initialization|initial_std", initialization, nn::initialization_help, nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);

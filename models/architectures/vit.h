@@ -66,9 +66,7 @@ struct VitSettings {
       between(-1e3, 1e3));
     v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    v("initialization|initial_std", initialization, nn::initialization_help, nn::initialization_names());
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
   }
