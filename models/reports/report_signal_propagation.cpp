@@ -45,7 +45,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
   sections.push_back(report_section(
       group, "table", name + ": measured and predicted ratios",
       "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
-      table({"module", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
+      table({"module", "ratio", "measured", "predicted", "quotient", "formula", "v"}, ratios, 2, 5)));
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
+  Message(run_orrery({"help", "initialization"}).out).offers("normal(STD)").offers("relu_former").names("0.02");
   Message(run_orrery({"help", "train", "optimizer"}).out).offers("orrery list optimizer").names("adamw").names("arXiv");
   CHECK(run_orrery({"help", "train", "optimizer.beta1"}).out == run_orrery({"help", "train", "optimizer"}).out);
   Message(run_orrery({"help", "generate", "top_k"}).out).names("orrery generate --top_k").names("range:");
