@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/types/ascii.h"
+
 namespace orrery::models {
 namespace {
 
@@ -37,9 +39,7 @@ using Name = std::string_view FormerName::*;
 
 // Replaces whole names at the beginning of words; paths follow a slash and stay.
 std::string replaced(std::string_view text, Name from, Name to) {
-  const auto continues = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  };
+  const auto continues = [](char c) { return is_letter_or_digit(c) || c == '_' || c == '.'; };
   std::string all;
   for (size_t begin = 0; begin < text.size();) {
     size_t end = begin;

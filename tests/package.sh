@@ -121,6 +121,12 @@ for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLA
   commands "$folder" | sed 's/.*\( -O[^ ]*\).*/\1/' | sort -u > "$work/optimization"
   [ "$(tr -d '\n' < "$work/optimization")" = " -O2 -O3" ] || fail "not optimized in a parent with $parent"
 done
+# A warning of a newer compiler must not stop a build without options, such as the quickstart's.
+or_show configure.log cmake -S "$subfolder" -B "$subfolder/default" -G "Unix Makefiles" \
+  -DCMAKE_CXX_COMPILER="$(setting "$build" CMAKE_CXX_COMPILER)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+commands "$subfolder/default" > "$work/commands"
+grep -q tensor.cpp "$work/commands" || fail "a build without options has no files"
+! grep -e -Werror "$work/commands" || fail "warnings are errors without ORRERY_WERROR"
 ! grep -E '^(CUDA|NATIVE|TESTS|EXAMPLES|SANITIZE|INSTALL):' "$subfolder/build/CMakeCache.txt" ||
   fail "options leak into a parent project"
 for target in orrery_core models_objects orrery_models; do

@@ -330,6 +330,26 @@ TEST_CASE("rules: the top level has a fixed set of entries") {
   }
 }
 
+// A string in a test ends with the path of the file or of a folder that is read as a whole; or with
+// the name below the folder of the case, which another string names.
+TEST_CASE("rules: every file of tests/cases is named in a test") {
+  std::string tests;
+  for (const File& file : tree())
+    if (file.code() && file.below("tests") && !file.below("tests/cases")) tests += file.text;
+  const auto names = [&](const std::string& path) {
+    return tests.find(path + "\"") != std::string::npos || tests.find(path + "'") != std::string::npos;
+  };
+  for (const auto& entry : fs::recursive_directory_iterator(root / "tests/cases")) {
+    const std::string path = fs::relative(entry.path(), root / "tests/cases").generic_string();
+    if (!entry.is_regular_file() || path == "README.md") continue;
+    const size_t begin = path.find('/') + 1;
+    bool named = names("\"" + path.substr(begin, path.find('/', begin) - begin));
+    for (size_t end = path.find('/'); !named && end != std::string::npos; end = path.find('/', end + 1))
+      named = names(path.substr(0, end));
+    CHECK_MESSAGE((named || names(path)), path);
+  }
+}
+
 TEST_CASE("rules: the rules find what they forbid") {
   const auto count = [](const auto& rule, const std::string& path, const std::string& text) {
     return rule(Files{{path, text}}).size();

@@ -53,7 +53,7 @@ struct TileSoftmax {
 };
 }  // namespace
 
-// m F(s)
+// Returns m F(s).
 template <class A, class P>
 __device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& ramp_values,
                                   typename AttentionTile<A>::Registers& s) {
@@ -208,7 +208,7 @@ void backward_of_queries(const P& p, A* spans) {
     launch(attention_launch<A>("attention: backward of queries", blocks), attention_backward_queries_kernel<A, P>, p,
            spans);
 }
-// `tiles`: of all heads with separate gradients
+// `tiles`: number of tiles over all heads that have separate gradients
 template <class A, class P>
 void backward_of_keys(const P& p, bool slots, int64_t tiles) {
   const AttentionGradients<A>& d = p.gradients;

@@ -108,7 +108,7 @@ template <class A>
 __device__ A inner_product_of_row(const AttentionProblem<A>& p, int64_t row) {
   const int64_t sequence = row / p.queries / p.query_heads, head = row / p.queries % p.query_heads;
   const int64_t token = sequence * p.queries + row % p.queries, column = head * p.value_size;
-  const ReadRows<A> outputs = rows_from(p, Tokens<const A>{p.output.data, p.output.stride}, token, column);
+  const ReadRows<A> outputs = rows_from(p, TensorView<const A>{p.output.data, p.output.stride}, token, column);
   const ReadRows<A> gradients = rows_from(p, p.output_gradient, token, column);
   A sum = 0;
   for (int c = static_cast<int>(threadIdx.x) % 32; c < p.value_size; c += 32)
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
     attention_backward_queries_kernel(const __grid_constant__ P p, A* span_gradient) {
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
-  const Tokens<A> gradient = p.gradients.query;
+  const TensorView<A> gradient = p.gradients.query;
   const QueryWork<A> work(p, gradient.data ? p.head_size : 1);
   const QueryTile q = work.q;
   const RowTerms<A, P> terms(p, q);
@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const int heads = slots ? p.kv_heads : p.batch * p.kv_heads;
   const int head = block % heads, own_sequence = head / p.kv_heads, kv_head = head % p.kv_heads;
   const int first_key = block / heads * side, keys_end = slots ? p.slots : p.keys;
-  const Tokens<A> key_gradient = slots ? p.gradients.slot_key : p.gradients.key;
-  const Tokens<A> value_gradient = slots ? p.gradients.slot_value : p.gradients.value;
+  const TensorView<A> key_gradient = slots ? p.gradients.slot_key : p.gradients.key;
+  const TensorView<A> value_gradient = slots ? p.gradients.slot_value : p.gradients.value;
   const int key_columns = key_gradient.data ? minimum(chunk, p.head_size - column) : 0;
   const int value_columns = value_gradient.data ? minimum(chunk, p.value_size - column) : 0;
   const int group = p.query_heads / p.kv_heads;
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
 // A tile of queries and one of keys with some of a block's distances [first, first + side). Keys
 // before their query have x > 0. On each side two tiles of keys have all pairs at these distances.
 struct DistanceTile {
-  int sign;      // of x = i + query_offset - j
+  int sign;      // sign of x = i + query_offset - j
   int diagonal;  // key - query of the tile's pairs at distance `first`, both counted within the tile
   KeyTile keys;
 

@@ -66,12 +66,12 @@ __device__ Interval query_range(const P& p, const KeyTile& keys, int keys_of_til
 // ---- operands of one head
 
 template <class P, class B>  // B: A for writing, const A for reading
-__device__ auto rows_of_queries(const P& p, Tokens<B> tokens, const QueryTile& q, int size) {
+__device__ auto rows_of_queries(const P& p, TensorView<B> tokens, const QueryTile& q, int size) {
   return rows_from(p, tokens, int64_t{q.sequence} * p.queries, int64_t{q.head} * size);
 }
 template <class A, class P>
-__device__ ReadRows<A> rows_of_keys(const P& p, Tokens<const A> context, Tokens<const A> slots, const QueryTile& q,
-                                    const KeyTile& keys, int size) {
+__device__ ReadRows<A> rows_of_keys(const P& p, TensorView<const A> context, TensorView<const A> slots,
+                                    const QueryTile& q, const KeyTile& keys, int size) {
   const int64_t column = int64_t{kv_head(p, q)} * size;
   return keys.slots ? rows_from(p, slots, 0, column) : rows_from(p, context, int64_t{q.sequence} * p.keys, column);
 }
@@ -83,7 +83,7 @@ __device__ bool attends_to(const P& p, const QueryTile& q, const KeyTile& keys, 
   if (i >= p.queries || j < 0 || j >= keys.end) return false;
   return keys.slots || is_visible(p, q.sequence, i, j);
 }
-// r
+// Returns r, `masked_ramp` or `outside_ramp`.
 template <class A, class P>
 __device__ A ramp_value(const P& p, const QueryTile& q, const KeyTile& keys, int i, int j) {
   if (!attends_to(p, q, keys, i, j)) return masked_ramp<A>;
@@ -105,7 +105,7 @@ __device__ inline uint32_t word_of(const Values<uint32_t, 4>& words, int index) 
   const int word = index % 4;
   return word == 0 ? words[0] : word == 1 ? words[1] : word == 2 ? words[2] : words[3];
 }
-// 1 / (1 - dropout) or 0
+// Returns d, which is 1 / (1 - dropout) or 0.
 template <class A, class P>
 __device__ A dropout_factor(const P& p, const RandomKey& rng_key, const QueryTile& q, const KeyTile& keys, int i,
                             int j) {
@@ -128,18 +128,18 @@ struct Logarithm {
   }
 };
 
-// s
+// Returns s from t.
 template <class A, class P>
 __device__ A capped(const P& p, A t) {
   return p.soft_cap > 0 ? capped_score(scalar::tanh(t / p.soft_cap), p.soft_cap) : t;
 }
-// ds/dt
+// Returns ds/dt.
 template <class A, class P>
 __device__ A capped_derivative(const P& p, A s) {
   return cap_derivative(p.soft_cap > 0 ? s / p.soft_cap : A(0));
 }
 
-// exp(s - L) or F(s)
+// Returns exp(s - L) for softmax, else F(s).
 template <class A, class P, class Exp = Exponential>
 __device__ A unmasked_weight(const P& p, A s, A log_sum, const Exp& exp = {}) {
   if constexpr (decltype(P::weights)::softmax)
@@ -147,7 +147,7 @@ __device__ A unmasked_weight(const P& p, A s, A log_sum, const Exp& exp = {}) {
   else
     return p.weights.f.value(s);
 }
-// ds. `gradient`: g - c for softmax, else g.
+// Returns ds. `gradient`: g - c for softmax, else g.
 template <class A, class P>
 __device__ A score_gradient(const P& p, A m, A s, A weight, A gradient) {
   if constexpr (decltype(P::weights)::softmax)

@@ -47,14 +47,14 @@ struct WriteRows {
   }
 };
 
-// Returns rows that begin at `column` of token `token`.
+// Returns the rows of x, one per token, that begin at `column` of token `token`.
 template <class A>
-__device__ ReadRows<A> rows_from(const AttentionProblem<A>& p, Tokens<const A> tokens, int64_t token, int64_t column) {
-  return {tokens.data, tokens.stride, token * tokens.stride + column, p.is_bf16};
+__device__ ReadRows<A> rows_from(const AttentionProblem<A>& p, TensorView<const A> x, int64_t token, int64_t column) {
+  return {x.data, x.stride, token * x.stride + column, p.is_bf16};
 }
 template <class A>
-__device__ WriteRows<A> rows_from(const AttentionProblem<A>& p, Tokens<A> tokens, int64_t token, int64_t column) {
-  return {tokens.data, tokens.stride, token * tokens.stride + column, p.is_bf16};
+__device__ WriteRows<A> rows_from(const AttentionProblem<A>& p, TensorView<A> x, int64_t token, int64_t column) {
+  return {x.data, x.stride, token * x.stride + column, p.is_bf16};
 }
 
 }  // namespace orrery::cuda

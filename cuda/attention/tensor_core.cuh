@@ -20,8 +20,8 @@
 // have two buffers. At each barrier the next operand is complete and no thread reads the buffer
 // that is filled next.
 //
-// Tiles excluded by sizes, masks, lengths or disjoint document ranges are never fetched. Others are
-// visible to a warp fully (no test per element), partly (a bit mask) or not at all (skipped). Rare
+// Tiles that sizes, masks, lengths or disjoint documents mask entirely are never fetched. Others
+// are visible to a warp fully (no test per element), partly (a bit mask) or not (skipped). Rare
 // options (soft cap, dropout, a scale not above zero) have separate branches.
 //
 // Weights of homogeneous functions are computed without the scale. F(a s) = a F(s), a > 0, implies
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const RandomKey rng_key = p.dropout.rng_key.load();
   TensorCoreSoftmax<blocks, Size> state;
   typename Tile::Result output[blocks] = {};
-  typename Tile::Weights weights[blocks];  // of a tile
+  typename Tile::Weights weights[blocks];  // weights of one tile
   Coverage coverage = Coverage::none;
 
   RowSource<Size, 1>({rows_of_queries(p, p.query, q, p.head_size)}, {p.head_size})

@@ -100,7 +100,7 @@ __device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
   struct alignas(16) Chunk {
     uint32_t pair[4];
   };
-  constexpr int at_once = Count < 32 ? Count : 32;  // of fewer, two lanes check each
+  constexpr int at_once = Count < 32 ? Count : 32;  // fewer rows: two lanes check each
   uint64_t bad = 0;
 #pragma unroll
   for (int first = 0; first < Count; first += 32) {

@@ -69,7 +69,7 @@ struct TensorCoreKeysTile {  // queries are used before and after gradients, so 
   using Result = LaneScores<Size>;
   TensorCoreRows<owned_rows, Size> own[2];
   TensorCoreRows<walked_rows, Size> walked[2][2];
-  TensorCorePairTerms terms[2][walked_rows / 2];  // of walked queries
+  TensorCorePairTerms terms[2][walked_rows / 2];  // terms of walked queries
 };
 static_assert(sizeof(TensorCoreForwardTile<128>) <= 99 * 1024 && sizeof(TensorCoreQueriesTile<128>) <= 99 * 1024 &&
               sizeof(TensorCoreKeysTile<128>) <= 99 * 1024);
@@ -126,7 +126,7 @@ class RowSource {
   }
 
  private:
-  static constexpr int chunk = 8, chunks = Size / chunk;                // of 16 bytes
+  static constexpr int chunk = 8, chunks = Size / chunk;                // a chunk is 16 bytes
   static constexpr int apart = tensor_core_attention_threads / chunks;  // rows between two chunks of a thread
   static constexpr int step = apart * TensorCoreRows<1, Size>::pitch;   // elements of the tile between them
   static constexpr int unpadded = 1 << Operands;

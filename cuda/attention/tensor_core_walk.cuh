@@ -110,7 +110,7 @@ inline constexpr int lanes_of_row = 4;  // lanes that share a row of a product
 // terms of cuda/matmul/tensor_core.cuh. Such an element is bit 4 n + 2 h + e of a mask.
 template <bool KeysAreRows>
 struct ScoreLayout {
-  int query, key;  // of row 0 and column 0
+  int query, key;  // those of row 0 and column 0
 
   __device__ static int row(int bit) { return bit / 2 % 2 * 8 + lane_of_warp() / 4; }
   __device__ static int column(int bit) { return bit / 4 * 8 + lane_of_warp() % 4 * 2 + bit % 2; }
@@ -163,8 +163,7 @@ struct ScoreLayout {
   }
 };
 
-// The visibility of the walked rows to a warp, `Count` at a time: full, or partial with one mask per
-// 16 rows of the warp.
+// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its rows.
 template <bool KeysAreRows, int Count, int Blocks, class P>
 class WarpVisibility {
  public:

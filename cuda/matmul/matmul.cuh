@@ -307,7 +307,7 @@ void launch_sums(const MatmulPlan<T, Arithmetic<T>>& plan);  // without an epilo
 template <class Kernels, class T, class Result, class Epilogue>
 void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   using Sum = Arithmetic<T>;
-  constexpr int64_t max_blocks = 2048;  // of the second kernel
+  constexpr int64_t max_blocks = 2048;  // blocks of the second kernel
   const Matmul<T, Result>& p = plan.product;
   const int64_t elements = p.batch * p.m * p.n, row_sums = p.row_sums ? p.m : 0;
   const Workspace workspace(plan.splits * (elements + row_sums) * static_cast<int64_t>(sizeof(Sum)));
@@ -320,7 +320,7 @@ void run_split_k(const MatmulPlan<T, Result>& plan, const Epilogue& epilogue) {
   constexpr int64_t vector = 16 / static_cast<int64_t>(sizeof(Sum));
   const int64_t elements_per_thread = plan.vectors_c ? vector : 1;
   const int64_t blocks = std::min(matmul_tiles(elements / elements_per_thread, matmul_threads), max_blocks);
-  launch({"matmul: pieces", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
+  launch({"matmul: split-K", static_cast<unsigned>(blocks), matmul_threads}, add_splits_kernel<T, Result, Epilogue>, p,
          sums, plan.splits, plan.vectors_c, epilogue);
 }
 template <class Kernels, bool Fused = true, class T, class Result, class Epilogue>

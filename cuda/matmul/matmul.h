@@ -45,8 +45,8 @@ void multiply(const Matmul<double>& product);
 void multiply(const Matmul<bf16>& product);  // on tensor cores
 void multiply(const Matmul<bf16, float>& product);
 
-// While an AlignedCopies exists, no operand of this thread's products may change: a copy of an
-// operand with unaligned rows is kept for the next product that reads it.
+// A guard: while it lives, the operands of this thread's products must not change. The copy that a
+// product makes of an operand with unaligned rows is kept for the next product that reads it.
 class AlignedCopies {
  public:
   AlignedCopies();

@@ -128,7 +128,7 @@ __device__ void store_sums(const MatmulPlan<T, Result>& plan, const BlockTile<T>
                            const float (&sum)[Sixteens][All][4], int row, int column, int lane,
                            const Epilogue& epilogue) {
   using Columns = QuadColumns<Apart>;
-  constexpr int groups = N / 4, next = 2 * Apart;  // of 32 columns
+  constexpr int groups = N / 4, next = 2 * Apart;  // a group is 32 columns
   const Matmul<T, Result>& p = plan.product;
   Result* const c = tile.c(p);
   const int64_t columns = p.c[tile.output].columns, first = tile.column + column;

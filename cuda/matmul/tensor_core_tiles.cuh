@@ -149,8 +149,7 @@ __device__ bool sums_rows_of(const Matmul<bf16, Result>& product, const BlockTil
   return product.row_sums && tile.output == 0 && tile.column == 0;
 }
 
-// A lane's ldmatrix addresses, for 16 of its warp's mn and 16 of k. A warp's sixteens are
-// `Apart` apart in mn.
+// A lane's ldmatrix addresses, for 16 of mn and 16 of k. A warp's sixteens are `Apart` apart in mn.
 template <int MN, bool AlongK, bool IsA, int Apart>
 class Fragments {
   using Step = TensorCoreStep<MN, AlongK>;
@@ -188,7 +187,7 @@ class RowSums {
 
   template <class Fragments>
   __device__ void add(const Fragments& of_a, const unsigned char* step) {
-    constexpr uint32_t one = 0x3f80, ones[2] = {one << 16 | one, one << 16 | one};  // of bf16
+    constexpr uint32_t one = 0x3f80, ones[2] = {one << 16 | one, one << 16 | one};  // in bf16
 #pragma unroll
     for (int half = 0; half < tensor_core_depth / 16; ++half)
 #pragma unroll
@@ -222,7 +221,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   const int depth = static_cast<int>(tile.k1 - tile.k0);
 
   const auto warp = WarpOrigin<Tile>();
-  constexpr int sixteens = Tile::warp_columns / 16;  // of its columns
+  constexpr int sixteens = Tile::warp_columns / 16;  // groups of 16 columns of a warp
   const Fragments<Tile::rows, AAlongK, true, 16> of_a(warp.row, warp.lane);
   const Fragments<Tile::columns, BAlongK, false, Tile::apart> of_b(warp.column, warp.lane);
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;

@@ -46,7 +46,7 @@ template <int Columns>
 struct WarpGroupTile {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 128 ? 3 : 4;
   static constexpr int threads = TensorCoreTile<Columns, true, true>::threads, groups = threads / group_threads;
-  static constexpr int blocks = rows / group_rows / groups;  // of 64 rows, per group
+  static constexpr int blocks = rows / group_rows / groups;  // blocks of 64 rows per group
   alignas(1024) unsigned char a[stages][rows * group_line];
   alignas(1024) unsigned char b[stages][columns * group_line];
   alignas(1024) uint32_t ones[8 * group_line / 4];  // in bf16, for the sums of A's rows

@@ -46,7 +46,7 @@ std::string location(std::string_view file, int line) {
   return std::string(file) + ":" + std::to_string(line);
 }
 std::string shape(const Launch& launch) {
-  return "launched with " + dims_text(launch.grid) + " blocks of " + dims_text(launch.block) +
+  return "launched with " + dims_text(launch.grid) + " blocks of " + dims_text(launch.block) + " threads" +
          (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
 }
 
@@ -56,19 +56,23 @@ std::string kernel_name(const Launch& launch, const char* operation) {
 }
 
 bool no_device(cudaError_t result) { return result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver; }
+// Returns what a user can do about the error.
+std::string way_out(cudaError_t result) {
+  if (no_device(result)) return "; install its driver, or use --device=cpu";
+  return result == cudaErrorMemoryAllocation ? "; use a smaller batch or model" : "; start again, or use --device=cpu";
+}
 
 void check(cudaError_t result, const char* operation, int line = __builtin_LINE()) {
   if (result == cudaSuccess) return;
   std::string message = std::string(operation) + ": ";
   if (no_device(result))
-    message +=
-        std::string("no GPU is available (") + cudaGetErrorName(result) + "); install its driver, or use --device=cpu";
+    message += std::string("no GPU is available (") + cudaGetErrorName(result) + ")";
   else
     message += cudaGetErrorName(result) + (" at " + location(__FILE__, line));
   if (const auto [latest, of] = latest_launch().get(); latest.line)
     message += "; the last kernel was " + kernel_name(latest, of) + " at " + location(latest.file, latest.line) + ", " +
                shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";
-  throw MachineError(message);
+  throw MachineError(message + way_out(result));
 }
 
 // Set while this thread captures a CUDA graph. The capture has its own CUDA stream: other threads
@@ -111,7 +115,7 @@ DeviceProperties query_device() {
 void check(cudaError_t result, const Launch& launch) {
   if (result == cudaSuccess) return latest_launch().set(launch);
   throw MachineError(kernel_name(launch, current_operation()) + ": " + cudaGetErrorName(result) + " at " +
-                     location(launch.file, launch.line) + ", " + shape(launch));
+                     location(launch.file, launch.line) + ", " + shape(launch) + way_out(result));
 }
 
 namespace {

@@ -27,7 +27,7 @@ struct DeviceProperties {
 // Returns the GPU in use. Throws a MachineError if there is none, if its compute capability is below
 // 8.0 (the kernels' minimum), or if the program has no code for it.
 const DeviceProperties& device_properties();
-void check_supported(const DeviceProperties& gpu);  // throws the latter two
+void check_supported(const DeviceProperties& gpu);  // throws the last two of these errors
 int64_t free_memory();                              // bytes
 bool started();                                     // true once work has been queued
 

@@ -53,12 +53,12 @@ int64_t stride_of(const Tensor& x) { return x.size(-1) * (x.shape().rank() > 2 ?
 
 // T is the element type of the tensors; bf16 data is behind pointers to float.
 template <class T, class A = Arithmetic<T>>
-Tokens<const A> tokens(const Tensor& x) {
-  return x ? Tokens<const A>{reinterpret_cast<const A*>(x.data<T>()), stride_of(x)} : Tokens<const A>{};
+TensorView<const A> view_of(const Tensor& x) {
+  return x ? TensorView<const A>{reinterpret_cast<const A*>(x.data<T>()), stride_of(x)} : TensorView<const A>{};
 }
 template <class T, class A = Arithmetic<T>>
-Tokens<A> mutable_tokens(const Tensor& x) {
-  return x ? Tokens<A>{reinterpret_cast<A*>(x.mutable_data<T>()), stride_of(x)} : Tokens<A>{};
+TensorView<A> mutable_view_of(const Tensor& x) {
+  return x ? TensorView<A>{reinterpret_cast<A*>(x.mutable_data<T>()), stride_of(x)} : TensorView<A>{};
 }
 
 template <class T>
@@ -74,9 +74,9 @@ AttentionProblem<Arithmetic<T>> problem_of(const AttentionInputs& x, const Atten
                        : x.relative_bias    ? x.relative_bias.size(1)
                                             : 0);
   p.is_bf16 = std::is_same_v<T, bf16>, p.span_per_query = x.span && x.span.shape().rank() == 3;
-  p.query = tokens<T>(x.query), p.key = tokens<T>(x.key), p.value = tokens<T>(x.value);
-  p.slot_key = tokens<T>(x.slot_key), p.slot_value = tokens<T>(x.slot_value);
-  p.relative_embedding = tokens<T>(x.relative_embedding);
+  p.query = view_of<T>(x.query), p.key = view_of<T>(x.key), p.value = view_of<T>(x.value);
+  p.slot_key = view_of<T>(x.slot_key), p.slot_value = view_of<T>(x.slot_value);
+  p.relative_embedding = view_of<T>(x.relative_embedding);
   p.relative_bias = data_of<A>(x.relative_bias), p.span = data_of<A>(x.span);
   set_options(p, options);
   return p;
@@ -104,9 +104,9 @@ void with_problem(const AttentionInputs& inputs, const AttentionOptions& options
 }
 
 thread_local int64_t multiply_adds = 0;
-void count_work(int64_t multiplications) {
-  multiply_adds += multiplications;
-  count_flops(2. * static_cast<double>(multiplications));
+void count_multiply_adds(int64_t done) {
+  multiply_adds += done;
+  count_flops(2. * static_cast<double>(done));
 }
 
 Tensor empty_row_values(const Tensor& q) {
@@ -154,11 +154,11 @@ AttentionOutput attention_forward(const AttentionInputs& x, const AttentionOptio
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
     y.output = Tensor::empty_like(x.query, x.query.shape().with(-1, p.value_size));
     if (weighting.softmax()) y.log_sum = empty_row_values(x.query);
-    p.output = mutable_tokens<T>(y.output), p.log_sum = mutable_data_of<A>(y.log_sum);
+    p.output = mutable_view_of<T>(y.output), p.log_sum = mutable_data_of<A>(y.log_sum);
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).forward(p);
     else
-      count_work(attention_forward(p, weighting));
+      count_multiply_adds(attention_forward(p, weighting));
   });
   return y;
 }
@@ -185,19 +185,19 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
   with_problem(x, options, [&]<class T, class A>(AttentionProblem<A> p) {
     const Tensor output_gradient =
         dy.output ? dy.output : Tensor::zeros_like(x.query, x.query.shape().with(-1, p.value_size));
-    const Tokens<const A> output = tokens<T>(forward.output);
+    const TensorView<const A> output = view_of<T>(forward.output);
     p.output = {const_cast<A*>(output.data), output.stride}, p.log_sum = const_cast<A*>(data_of<A>(forward.log_sum));
-    p.output_gradient = tokens<T>(output_gradient);
+    p.output_gradient = view_of<T>(output_gradient);
     p.statistics_gradients = {data_of<A>(forward.positive_sum), data_of<A>(forward.entropy), data_of<A>(dy.sum),
                               data_of<A>(dy.entropy)};
-    p.gradients = {mutable_tokens<T>(d.query),          mutable_tokens<T>(d.key),
-                   mutable_tokens<T>(d.value),          mutable_tokens<T>(d.slot_key),
-                   mutable_tokens<T>(d.slot_value),     mutable_tokens<T>(d.relative_embedding),
+    p.gradients = {mutable_view_of<T>(d.query),         mutable_view_of<T>(d.key),
+                   mutable_view_of<T>(d.value),         mutable_view_of<T>(d.slot_key),
+                   mutable_view_of<T>(d.slot_value),    mutable_view_of<T>(d.relative_embedding),
                    mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span)};
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).backward(p);
     else
-      count_work(attention_backward(p, weighting));
+      count_multiply_adds(attention_backward(p, weighting));
   });
 }
 

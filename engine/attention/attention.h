@@ -21,9 +21,9 @@ struct AttentionInputs {
   Tensor query = {};                      // (B, Tq, H, D)
   Tensor key = {}, value = {};            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
   Tensor slot_key = {}, slot_value = {};  // (N, Hk, D), (N, Hk, Dv): persistent slots, both or none
-  Tensor relative_embedding = {};         // (distances, D)
-  Tensor relative_bias = {};              // (H, distances)
-  Tensor span = {};                       // (H) or (B, H, Tq), in tokens; requires `ramp`
+  Tensor relative_embedding = {};         // (distances, D): row |x| is added to keys at distance |x| in <q, k>
+  Tensor relative_bias = {};              // (H, distances): column |x| is added to scores at distance |x|
+  Tensor span = {};                       // z in tokens, (H) or (B, H, Tq): weights are 0 from |x| = z + ramp on
 };
 
 // The attention mask: which keys each query attends to.
@@ -41,14 +41,14 @@ struct AttentionMask {
 struct AttentionOptions {
   AttentionMask mask = {};
   double scale = 1;               // factor of <q, k>
-  double soft_cap = 0, ramp = 0;  // ramp: R of the span, in tokens
+  double soft_cap = 0, ramp = 0;  // soft_cap 0: none; ramp: tokens over which weights beyond the span fall to 0
   double dropout = 0;             // fraction of the weights that is set to zero
   DeviceRandomKey rng_key{};
   // Path and name of the scores for hooks (nn/attentions/base/fused.h); empty: no hooks.
   std::string_view hooked_path = {}, hooked_name = {};
 };
 
-// The weight of a score: w = F(s), or softmax if no function is set.
+// The function from scores to weights: w = F(s), or softmax if no function is set.
 struct AttentionWeighting {
   template <class A>
   struct For {
@@ -71,14 +71,14 @@ struct AttentionWeighting {
 
 struct AttentionOutput {
   Tensor output = {};   // (B, Tq, H, Dv)
-  Tensor log_sum = {};  // L of softmax: (B, H, Tq), as all below
+  Tensor log_sum = {};  // L, the log of softmax's denominator: (B, H, Tq), like all below
   // Row statistics of the weights, undefined if not requested; the last two have no gradient.
   Tensor sum = {}, positive_sum = {}, entropy = {};
   Tensor zero_fraction = {}, maximum = {};  // fraction of exact zeros among visible keys; largest weight
 };
 
-// Throws, with name and value, if a shape, dtype or option is invalid. The functions below call it;
-// on a CPU they also read lengths, documents and spans: relative terms must cover all visible keys.
+// Throws, with name and value, if a shape, dtype or option is invalid. The functions below call it.
+// On a CPU they also read lengths, documents and spans: relative terms must cover all visible keys.
 void check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
 
 // Returns output and log_sum.
@@ -99,8 +99,7 @@ MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys);
 template <class A>
 void set_options(AttentionProblem<A>& problem, const AttentionOptions& options);
 
-// Computes a problem on the CPU. Returns the number of multiply-adds done, without those that masks
-// and spans skip.
+// Computes a problem on the CPU. Returns the multiply-adds done, without those that masks skip.
 template <class A>
 int64_t attention_forward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
 template <class A>
@@ -108,8 +107,8 @@ int64_t attention_statistics(const AttentionProblem<A>& problem, const Attention
 template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting);
 
-// Returns "avx512_bf16" (with vdpbf16ps where it is faster), "avx512" or "avx2", chosen once by
-// processor. Tests set it; an unknown or unsupported name throws an Error.
+// Returns "avx512_bf16" (with vdpbf16ps where it is faster), "avx512" or "avx2": the first that the
+// processor supports. Tests choose another one; an unknown or unsupported name throws an Error.
 const char* attention_instruction_set();
 void use_attention_instruction_set(const char* name);
 

@@ -1,5 +1,5 @@
-// Gradients of a group of queries and a group of keys. A tile takes five products: two for scores
-// and gradients of weights, three that add to dv, dk, dq. Relative-position terms add more.
+// Backward of attention on a CPU, for ranges of queries and keys. Each tile takes five matrix
+// products: scores, gradients of weights, dv, dk and dq. Relative-position terms add more.
 #pragma once
 
 #include "engine/attention/score_gradients.h"
@@ -25,7 +25,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const int64_t size = p.head_size, value_size = p.value_size;
   const bool needs_span = w.sums.span || (p.span_per_query && p.gradients.span);
   BackwardBlock<N> b{block};
-  const auto right = [&](Tokens<const A> tokens, int64_t size, A* memory) {
+  const auto right = [&](TensorView<const A> tokens, int64_t size, A* memory) {
     const Matrix<const Element<N>> rows = block.query_elements(tokens, size);
     return RightOperand<N>{rows, right_operand_rows<N>(rows, block.count, size, memory),
                            finite(rows, block.count, size)};
@@ -44,14 +44,14 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   return b;
 }
 
-// Rows that receive gradients of one head: rows of the gradient's tokens, or the task's own sums,
-// which finish() writes to these rows.
+// The rows of dq, dk or dv that a task adds to, for one head: those of the gradient tensor, or f32
+// sums of the task, which finish() rounds into the tensor.
 template <class N>
 struct GradientRows {
   using A = Sum<N>;
-  Tokens<A> tokens;
+  TensorView<A> tokens;
   int64_t first, head, size;  // row 0 belongs to token `first`
-  A* own;
+  A* own;                     // sums of the task; null: none
 
   Matrix<A> from(int64_t row) const {
     return own ? Matrix<A>{own + row * size, size} : QueryBlock<N>::rows(tokens, first + row, head, size);
@@ -61,7 +61,7 @@ struct GradientRows {
   }
   void finish(Range range) const {
     if (!own) return;
-    const Tokens<Element<N>> rounded = {reinterpret_cast<Element<N>*>(tokens.data), tokens.stride};
+    const TensorView<Element<N>> rounded = {reinterpret_cast<Element<N>*>(tokens.data), tokens.stride};
     const Matrix<Element<N>> rows = QueryBlock<N>::rows(rounded, first, head, size);
     for (int64_t r = range.begin; r < range.end; ++r)
       for (int64_t c = 0; c < size; c += lanes<A>) store_rounded(rows.row(r) + c, load(own + r * size + c));

@@ -1,4 +1,4 @@
-// Checks of arguments, done before any computation; errors give the name and the value.
+// Checks of attention's arguments; error messages name the argument and its value.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ inline void check_options(const AttentionOptions& o) {
   check(!m.query_document_ids == !m.key_document_ids, "attention: document ids of ",
         m.query_document_ids ? "queries" : "keys", " are given without those of ",
         m.query_document_ids ? "keys" : "queries", "; give both or neither");
-  check(o.soft_cap >= 0 && std::isfinite(o.soft_cap), "attention: soft cap (", o.soft_cap,
+  check(o.soft_cap >= 0 && std::isfinite(o.soft_cap), "attention: soft_cap (", o.soft_cap,
         ") must be a positive number, or 0 for no cap");
   check(o.ramp >= 0 && std::isfinite(o.ramp), "attention: ramp (", o.ramp,
         ") must be a positive number of tokens, or 0 without a span");
@@ -107,7 +107,7 @@ void check_distances(const AttentionProblem<A>& p) {
     }
 }
 
-// Does not read data on a GPU, so the relative terms must cover all possible values there.
+// Reads no data of a GPU; there the relative terms must cover every distance that could be visible.
 template <class A>
 void check_numbers(AttentionProblem<A> p, Device device) {
   if (device == Device::cuda) {

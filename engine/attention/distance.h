@@ -13,7 +13,7 @@
 namespace orrery::detail::attention {
 namespace {
 
-// Rows of the band: row r has distance first + r; key j and lane i meet in row i + keys - 1 - j.
+// The rows of a band: row r has x = first + r; key j and lane i meet in row i + keys - 1 - j.
 struct Diagonals {
   int64_t first, keys;
   Range visible;  // rows with distances of visible pairs
@@ -80,16 +80,16 @@ void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, 
 
 template <class N, class A = Sum<N>>
 void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
+  const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width;
   each_run(diagonals_of(block, keys), [&](Range rows, int64_t distance, int64_t step) {
     const int64_t n = rows.end - rows.begin, size = block.p.head_size;
     const Matrix<const A> left =
         left_operand_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
     const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
-    *w.work += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
-                          {w.band + rows.begin * width, width}, scaled, full_band,
-                          {rows.begin - (keys.count - 1), rows.begin});
+    *w.multiply_adds += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
+                                   {w.band + rows.begin * width, width}, scaled, full_band,
+                                   {rows.begin - (keys.count - 1), rows.begin});
   });
   for (int64_t i = 0; i < width; i += lanes<A>) {
     const Matrix<A> column = {w.band + i * width + i, width};
@@ -139,7 +139,7 @@ void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, 
 template <class N, class A = Sum<N>>
 void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightOperand<N>& queries,
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
-  const Tokens<const Element<N>> p = block.as_elements(block.p.relative_embedding);
+  const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
   const Update<A> scaled = {.factor = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);

@@ -1,4 +1,4 @@
-// Dropout factors of the weights (see WeightDropout): equal in forward and backward, for any tiles.
+// Dropout factors of the weights (WeightDropout): equal in forward and backward, for any tiles.
 #include "engine/attention/problem.h"
 
 namespace orrery::detail::attention {

@@ -1,5 +1,5 @@
-// o = sum_j w_j v_j for a block of queries: online softmax, or pointwise weights. Persistent slots
-// are further tiles after the context.
+// Forward of attention on a CPU: o = sum_j w_j v_j for a block of queries, with online softmax or
+// pointwise weights. Persistent slots are further tiles after the context.
 #pragma once
 
 #include "engine/attention/scores.h"
@@ -105,7 +105,7 @@ void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_
   each_tile_of_slots({0, p.slots}, attend);
   if (!begun) fill_rows(output, block.count, p.value_size);
   if (block.softmax()) finish_softmax(block, state, output);
-  const Tokens<Element<N>> written = {reinterpret_cast<Element<N>*>(p.output.data), p.output.stride};
+  const TensorView<Element<N>> written = {reinterpret_cast<Element<N>*>(p.output.data), p.output.stride};
   const Matrix<Element<N>> result = block.query_rows_of(written, p.value_size);
   for (int64_t r = 0; r < block.count; ++r)
     for (int64_t c = 0; c < p.value_size; c += lanes<A>) store_rounded(result.row(r) + c, load(output.row(r) + c));

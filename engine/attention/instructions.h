@@ -1,4 +1,4 @@
-// The kernels of the instruction set that the including file is compiled for.
+// Attention's CPU kernels, for the instruction set that the including file is compiled for.
 #pragma once
 
 #include "engine/attention/backward.h"

@@ -1,4 +1,4 @@
-// Shared by forward, backward and statistics: the query block of a head and the tiles of keys.
+// The query block of a head and its tiles of keys, shared by forward, backward and statistics.
 #pragma once
 
 #include "engine/attention/mask.h"
@@ -24,19 +24,19 @@ struct QueryBlock {
   int64_t width;         // count rounded up to whole vectors
 
   bool softmax() const { return p.weighting.softmax(); }
-  template <class B>  // rows from token `token` on, of tokens (batch, n, heads, size)
-  static Matrix<B> rows(Tokens<B> tokens, int64_t token, int64_t head, int64_t size) {
+  template <class B>  // rows of a head in (batch, n, heads, size), from token `token` of the batch on
+  static Matrix<B> rows(TensorView<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
   }
   template <class B>
-  Matrix<B> query_rows_of(Tokens<B> tokens, int64_t size) const {
+  Matrix<B> query_rows_of(TensorView<B> tokens, int64_t size) const {
     return rows(tokens, sequence * p.queries + first, head, size);
   }
   // Casts inputs to the real element type, which may be bf16 behind pointers to float.
-  static Tokens<const Element<N>> as_elements(Tokens<const A> tokens) {
+  static TensorView<const Element<N>> as_elements(TensorView<const A> tokens) {
     return {reinterpret_cast<const Element<N>*>(tokens.data), tokens.stride};
   }
-  Matrix<const Element<N>> query_elements(Tokens<const A> tokens, int64_t size) const {
+  Matrix<const Element<N>> query_elements(TensorView<const A> tokens, int64_t size) const {
     return query_rows_of(as_elements(tokens), size);
   }
   // Returns the index of the first query in (batch, heads, queries).
@@ -90,9 +90,9 @@ void each_tile_of_slots(Range range, const Tile& tile) {
     tile(Keys{slot, minimum(key_block, range.end - slot), Coverage::all, true});
 }
 
-// Returns the rows of a tile's keys in `tokens`, which are those of the context or of the slots.
+// Returns the tile's rows of `tokens`, a tensor of the context or of the slots.
 template <class N, class B>
-Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, Tokens<B> tokens, int64_t size) {
+Matrix<B> rows_of(const QueryBlock<N>& block, const Keys& keys, TensorView<B> tokens, int64_t size) {
   const int64_t before = keys.slots ? 0 : block.sequence * block.p.keys;
   return block.rows(tokens, before + keys.first, block.kv_head, size);
 }
@@ -116,12 +116,12 @@ bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has `rows` at the keys, in the layout of left_operand_rows; C
-// is a transposed copy. Masked elements may be left unwritten.
+// tile (keys x width) = factor B C. B has a row of `rows` per key, from left_operand_rows; C is
+// `columns`, a transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
                         const A* columns, A factor, A* tile, const Workspace<A>& w) {
-  *w.work +=
+  *w.multiply_adds +=
       product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
                  {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
@@ -140,17 +140,18 @@ template <class N, class A = Sum<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
+    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
   else
-    *w.work += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
+    *w.multiply_adds += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
 }
 template <class N, class A = Sum<N>>
 void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.work += product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
+    *w.multiply_adds +=
+        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
   else
-    *w.work += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
+    *w.multiply_adds += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }
 
 // Returns true if no score is positive or NaN.

@@ -49,7 +49,7 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& ma
   mask.full_distance = -floor(rounding - shortest) - 1;
 }
 
-// Returns the keys that the block needs, from a whole vector on, so that tiles are aligned alike.
+// Returns the keys that the block needs, from a multiple of the vector size on: tiles stay aligned.
 inline Range keys_of_block(const BlockMask& mask, int64_t query, int64_t queries, Range keys) {
   const Interval found = keys_of_queries(mask, static_cast<int>(query), static_cast<int>(queries), mask.length,
                                          static_cast<int>(keys.begin));

@@ -28,19 +28,19 @@ class PaddedTensors {
   PaddedTensors(const PaddedTensors&) = delete;
   PaddedTensors& operator=(const PaddedTensors&) = delete;
 
-  void read(Tokens<const A>& tokens, const Extent& extent) {
+  void read(TensorView<const A>& tokens, const Extent& extent) {
     if (!tokens.data || !is_padded(extent)) return;
-    const Tokens<A> copy = memory_for(extent, is_bf16_);
+    const TensorView<A> copy = memory_for(extent, is_bf16_);
     if (is_bf16_)
       copy_all<bf16, bf16>({tokens, extent.size}, {copy, padded(extent.size)}, extent);
     else
       copy_all<A, A>({tokens, extent.size}, {copy, padded(extent.size)}, extent);
     tokens = {copy.data, copy.stride};
   }
-  void write(Tokens<A>& tokens, const Extent& extent) {
+  void write(TensorView<A>& tokens, const Extent& extent) {
     if (tokens.data && is_padded(extent)) replace(tokens, extent, is_bf16_);
   }
-  void add_up(Tokens<A>& gradients, const Extent& extent) {
+  void add_up(TensorView<A>& gradients, const Extent& extent) {
     if (gradients.data && (is_bf16_ || is_padded(extent))) replace(gradients, extent, false);
   }
   void finish() const {
@@ -59,22 +59,22 @@ class PaddedTensors {
  private:
   template <class B>
   struct Heads {  // heads are `size` apart; elements may be bf16 behind A pointers
-    Tokens<B> tokens;
+    TensorView<B> tokens;
     int64_t size;
   };
   struct Result {
-    Tokens<A> original, copy;
+    TensorView<A> original, copy;
     Extent extent;
     bool narrow;  // `copy` is bf16
   };
 
   static bool is_padded(const Extent& extent) { return extent.size != padded(extent.size); }
-  Tokens<A> memory_for(const Extent& extent, bool narrow) {
+  TensorView<A> memory_for(const Extent& extent, bool narrow) {
     const int64_t stride = extent.heads * padded(extent.size);
     memory_.emplace_back(Device::cpu, extent.rows * stride * (narrow ? int64_t{sizeof(bf16)} : int64_t{sizeof(A)}));
     return {reinterpret_cast<A*>(memory_.back().data()), stride};
   }
-  void replace(Tokens<A>& tokens, const Extent& extent, bool narrow) {
+  void replace(TensorView<A>& tokens, const Extent& extent, bool narrow) {
     results_.push_back({tokens, memory_for(extent, narrow), extent, narrow});
     tokens = results_.back().copy;
   }
@@ -110,10 +110,10 @@ struct PaddedProblem {
     Problem<A>& p = problem;
     AttentionGradients<A>& d = p.gradients;
     const int64_t queries = int64_t{p.batch} * p.queries, keys = int64_t{p.batch} * p.keys;
-    const auto both = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
+    const auto both = [&](TensorView<const A>& operand, TensorView<A>& gradient, const Extent& extent) {
       tensors.read(operand, extent), tensors.add_up(gradient, extent);
     };
-    const auto per_task = [&](Tokens<const A>& operand, Tokens<A>& gradient, const Extent& extent) {
+    const auto per_task = [&](TensorView<const A>& operand, TensorView<A>& gradient, const Extent& extent) {
       if (!sums_of_tasks) return both(operand, gradient, extent);
       tensors.read(operand, extent), tensors.write(gradient, extent);
     };
@@ -125,7 +125,7 @@ struct PaddedProblem {
     both(p.relative_embedding, d.relative_embedding, {p.distances, 1, p.head_size});
     const Extent output = {queries, p.query_heads, p.value_size};
     tensors.read(p.output_gradient, output);
-    Tokens<const A> saved = {p.output.data, p.output.stride};
+    TensorView<const A> saved = {p.output.data, p.output.stride};
     if (writes_output)
       tensors.write(p.output, output);
     else
@@ -141,13 +141,13 @@ class TaskMemory {
   explicit TaskMemory(const Problem<A>& problem)
       : memory_(Device::cpu, lay_out(problem, nullptr) * int64_t{sizeof(A)}) {
     lay_out(problem, reinterpret_cast<A*>(memory_.data()));
-    workspace_.work = &work_;
+    workspace_.multiply_adds = &multiply_adds_;
   }
   TaskMemory(const TaskMemory&) = delete;
   TaskMemory& operator=(const TaskMemory&) = delete;
 
   Workspace<A>& workspace() { return workspace_; }
-  int64_t work() const { return work_; }
+  int64_t multiply_adds() const { return multiply_adds_; }
 
  private:
   int64_t lay_out(const Problem<A>& p, A* memory) {
@@ -184,7 +184,7 @@ class TaskMemory {
 
   Workspace<A> workspace_ = {};
   Buffer memory_;
-  int64_t work_ = 0;
+  int64_t multiply_adds_ = 0;
 };
 
 }  // namespace orrery::detail::attention

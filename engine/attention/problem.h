@@ -12,8 +12,8 @@ inline constexpr int64_t query_block = 64, key_block = 128;
 
 inline constexpr int64_t padding = 16;  // elements, one AVX-512 vector of f32; head sizes are padded to multiples of it
 
-// A problem with padded head sizes. Inputs and output are in A, or in bf16 if `is_bf16`. Tasks add
-// to gradients in A; with `sums_of_tasks` each sums dq, dk and dv alone and writes them in bf16.
+// A problem with padded head sizes. Inputs and output are in A, or in bf16 if `is_bf16`. Gradients
+// are sums in A over tasks (tasks.h). With `sums_of_tasks` each task rounds its dq, dk, dv to bf16.
 template <class A>
 struct Problem : AttentionProblem<A> {
   AttentionWeighting weighting;
@@ -26,13 +26,13 @@ struct Problem : AttentionProblem<A> {
 template <class A>
 const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
 
-// Gradients that queries of many tasks add to: each chunk of tasks has its own. Null: not computed.
+// Sums of gradients that many tasks add to: each chunk of tasks has its own. Null: not computed.
 template <class A>
 struct SharedSums {
   A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr;  // span: per head only
 };
 
-// Memory of one task; each array begins at a multiple of 64 bytes.
+// The scratch memory of one task; each array begins at a multiple of 64 bytes.
 template <class A>
 struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
@@ -49,7 +49,7 @@ struct Workspace {
   A *spans, *span_gradients;                   // query_block elements each; each of `rows` too
   A* rows[8];
   SharedSums<A> sums;
-  int64_t* work;  // multiply-adds so far
+  int64_t* multiply_adds;  // those done so far
 };
 
 struct Range {

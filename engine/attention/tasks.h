@@ -1,5 +1,5 @@
-// The order of tasks. Every split depends on the sizes alone, and only the integer count of work is
-// atomic, so results are bit-identical for any number of threads.
+// Splits attention into tasks, each computed by one thread. The split depends on the sizes alone,
+// and only the count of multiply-adds is atomic: results are bit-identical for any thread count.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace orrery::detail::attention {
 
-inline constexpr int64_t chunk_work = 1 << 21;  // multiplications and additions, about 20 us; smaller tasks are joined
-inline constexpr int64_t group_block = 128;     // tokens; groups of backward are multiples of it
-inline constexpr int64_t tasks_of_round = 16;   // backward forms groups until a round has this many tasks
-inline constexpr int64_t max_sums = 16;         // at most this many chunks of tasks have separate sums
+inline constexpr int64_t chunk_flops = 1 << 21;  // 2 per multiply-add, about 20 us; smaller tasks are joined
+inline constexpr int64_t group_block = 128;      // tokens; groups of backward are multiples of it
+inline constexpr int64_t tasks_of_round = 16;    // backward forms groups until a round has this many tasks
+inline constexpr int64_t max_sums = 16;          // at most this many chunks of tasks have separate sums
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
@@ -58,10 +58,10 @@ class ChunkSums {
   std::vector<std::vector<A>> chunks_;
 };
 
-// Runs task(i, workspace) for i in [0, n), each of about `work` operations. Returns the work done.
+// Runs task(i, workspace) for i in [0, n), each of about `flops`. Returns the multiply-adds done.
 template <class A, class Task>
-int64_t each_task(const Problem<A>& problem, int64_t n, double work, ChunkSums<A>* sums, const Task& task) {
-  int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(chunk_work) / (work + 1)));
+int64_t each_task(const Problem<A>& problem, int64_t n, double flops, ChunkSums<A>* sums, const Task& task) {
+  int64_t grain = maximum(1, static_cast<int64_t>(static_cast<double>(chunk_flops) / (flops + 1)));
   if (sums && sums->is_needed()) {
     grain = maximum(grain, blocks_of(n, max_sums));
     sums->reserve(blocks_of(n, grain));
@@ -71,7 +71,7 @@ int64_t each_task(const Problem<A>& problem, int64_t n, double work, ChunkSums<A
     TaskMemory<A> memory(problem);
     if (sums) memory.workspace().sums = sums->of(begin / grain);
     for (int64_t i = begin; i < end; ++i) task(i, memory.workspace());
-    done += memory.work();
+    done += memory.multiply_adds();
   });
   return done;
 }
@@ -81,8 +81,8 @@ template <class A, class Task>
 int64_t each_block(const Problem<A>& p, const Task& task) {
   const int64_t heads = int64_t{p.batch} * p.query_heads, blocks = blocks_of(p.queries, query_block);
   const double keys = static_cast<double>(p.keys) + p.slots;
-  const double work = 2. * minimum(query_block, p.queries) * keys * (p.head_size + p.value_size);
-  return each_task<A>(p, heads * blocks, work, nullptr, [&](int64_t i, const Workspace<A>& workspace) {
+  const double flops = 2. * minimum(query_block, p.queries) * keys * (p.head_size + p.value_size);
+  return each_task<A>(p, heads * blocks, flops, nullptr, [&](int64_t i, const Workspace<A>& workspace) {
     const int64_t head = i % heads;
     task(head / p.query_heads, head % p.query_heads, blocks - 1 - i / heads, workspace);
   });
@@ -108,9 +108,9 @@ struct Rounds {
   template <class A, class Body>
   int64_t run(const Problem<A>& p, double pairs, ChunkSums<A>& sums, const Body& body) const {
     int64_t done = 0;
-    const double work = pairs / static_cast<double>(groups * groups) * 2 * (3 * p.head_size + 2 * p.value_size);
+    const double flops = pairs / static_cast<double>(groups * groups) * 2 * (3 * p.head_size + 2 * p.value_size);
     for (int64_t round = 0; round < groups; ++round)
-      done += each_task<A>(p, heads * groups, work, &sums, [&](int64_t i, const Workspace<A>& w) {
+      done += each_task<A>(p, heads * groups, flops, &sums, [&](int64_t i, const Workspace<A>& w) {
         const int64_t key_group = i / heads, query_group = (round - key_group + groups) % groups;
         body(i % heads, group(query_group, query_blocks), group(key_group, key_blocks), round, w);
       });

@@ -1,9 +1,9 @@
 // Products of tiles, and the memory layouts of their factors.
 //
-// A number type N (engine/matmul/blocks.h) has N::elements elements, consecutive in the depth, in
-// each group of a factor. Plain numbers are read in place. bf16 is widened tile by tile, and an
-// element then serves 64 or more products from the cache. Or it is multiplied in pairs: rows of the
-// left factor are read in place, f32 weights and score gradients are rounded once per product.
+// A number type N (engine/matmul/blocks.h) has N::elements elements, consecutive in the depth (K),
+// in each group of a factor. f32 and f64 are read in place. bf16 is widened to f32 tile by tile;
+// each element then serves 64 or more products from the cache. Or bf16 is multiplied in pairs: rows
+// of the left factor are read in place, and f32 weights and score gradients are rounded to bf16.
 #pragma once
 
 #include "engine/matmul/bf16_widen.h"
@@ -183,8 +183,8 @@ void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor,
     }
 }
 
-// Returns rows of tokens as the left factor of a product of depth n. Plain bf16 is widened into
-// `memory` (rows x n).
+// Returns x (rows x n) as the left factor of a product of depth n. bf16 that is not paired is
+// widened into `memory` (rows x n).
 template <class N, class A = Sum<N>>
 Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>) {  // pairs of a row are adjacent in memory
@@ -196,7 +196,7 @@ Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int6
   }
 }
 
-// Returns rows of tokens as the right factor of a product whose depth is the rows.
+// Returns x (rows x n) as the right factor of a product of depth `rows`.
 template <class N, class A = Sum<N>>
 Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (paired<N>) {
@@ -212,7 +212,7 @@ Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int
   }
 }
 
-// Does the same after left_operand_rows with the same `memory`, and reuses the widened rows.
+// Returns right_operand_rows of an x that left_operand_rows has already widened into `memory`.
 template <class N, class A = Sum<N>>
 Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>)

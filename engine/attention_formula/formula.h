@@ -110,13 +110,13 @@ template <class V>
 HOST_DEVICE auto is_masked(V r, bool with_far_end) {
   return with_far_end ? r < Lane<V>(0) : r <= Lane<V>(0);
 }
-// m
+// Returns m = clip(r, 0, 1).
 template <class V>
 HOST_DEVICE V mask_weight(V r) {
   using A = Lane<V>;
   return r <= A(0) ? V{} : r >= A(1) ? V{} + A(1) : r;
 }
-// dm where it reaches the span, 0 <= r <= 1; else 0
+// Returns dm where r depends on the span, 0 <= r <= 1; else 0.
 template <class V>
 HOST_DEVICE V span_gradient(V r, V gradient) {
   return ((r >= Lane<V>(0)) & (r <= Lane<V>(1))) ? gradient : V{};
@@ -139,7 +139,7 @@ HOST_DEVICE A dropout_factor(const WeightDropout<A>& dropout, uint32_t word) {
 
 // ---- scores and weights
 
-// s and ds/dt, given tanh(t / cap)
+// Return s and ds/dt, given tanh(t / cap).
 template <class V>
 HOST_DEVICE V capped_score(V tanh, Lane<V> cap) {
   return cap * tanh;
@@ -226,7 +226,7 @@ HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, co
   if (out.maximum) out.maximum[index] = some ? row.largest : A(0);
 }
 
-// Entropy term of g: factor (ln w + offset) where w > 0. -dH / P and H - ln P; 0 without gradient.
+// The entropy's term of g: factor (ln w + offset) where w > 0, factor = -dH / P, offset = H - ln P.
 template <class V>
 struct EntropyTerm {
   V factor = {}, offset = {};

@@ -26,8 +26,8 @@
 // H = -sum (w/P) ln (w/P). For softmax, H adds nothing to c, since sum_j w_ij dH/dw_ij = 0. Softmax
 // weights sum to 1 for all scores, so dS is left out of g and c.
 //
-// Linear factors are not included: a factor of the length or head scales o. Masked keys do not
-// affect output or gradients, even if NaN; a query without visible keys gives 0 everywhere.
+// Factors that only scale o, such as L^-alpha or one per head, are left to the caller. Masked keys
+// do not affect output or gradients, even if NaN; a query without visible keys gives 0 everywhere.
 // Products with a weight of exactly 0 may be skipped. A key with r < 0 is masked. A key with r = 0,
 // the far end of the ramp, has weight 0 and is not visible; if another key is, its score adds to
 // the gradient of the span. Integer z, such as the 0 of most heads, meet both ends exactly.
@@ -47,10 +47,11 @@
 
 namespace orrery {
 
-// The attention mask. Tokens and distances are below 2^29: two of them plus `unbounded` fit an int.
+// The attention mask as plain values. Counts of tokens are below 2^29, so that the sum of two and
+// `unbounded` fits an int.
 struct MaskView {
   static constexpr int unbounded = 1 << 30;
-  int queries = 0, keys = 0;  // of a sequence
+  int queries = 0, keys = 0;  // numbers of tokens per sequence
   int query_offset = 0;       // position of query 0 among the keys
   // Visible keys: first <= j - i <= last and j - i != masked, by causality, window and own key.
   int first = -unbounded, last = unbounded, masked = unbounded;
@@ -59,15 +60,15 @@ struct MaskView {
   const int32_t* key_document_ids = nullptr;    //   only keys of the query's own document are visible
 };
 
-// A tensor (batch, tokens, heads, size): dense within a token; tokens are `stride` elements apart.
+// A view of (batch, tokens, heads, size). A token is contiguous; `stride`: elements between tokens.
 template <class A>
-struct Tokens {
+struct TensorView {
   A* data = nullptr;
   int64_t stride = 0;
 };
 
-// Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if
-// word j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold; slot n: key keys + n.
+// Dropout of weights. Row r of (batch, query_heads, queries) keeps its weight at key j if word
+// j % 4 of rng_key.load().bits(r * counters + j / 4) is >= threshold. Slot n has j = keys + n.
 template <class A>
 struct WeightDropout {
   DeviceRandomKey rng_key = {};
@@ -95,11 +96,11 @@ struct StatisticsGradients {
 
 template <class A>
 struct AttentionGradients {  // overwritten, not added to; null: not computed
-  Tokens<A> query = {}, key = {}, value = {}, slot_key = {}, slot_value = {}, relative_embedding = {};
+  TensorView<A> query = {}, key = {}, value = {}, slot_key = {}, slot_value = {}, relative_embedding = {};
   A *relative_bias = nullptr, *span = nullptr;
 };
 
-// A is float or double. All `Tokens` have one dtype: A, or bf16 behind float pointers if `is_bf16`.
+// A is float or double. All TensorViews have dtype A, or bf16 behind float pointers if `is_bf16`.
 template <class A>
 struct AttentionProblem : MaskView {
   int batch = 0, query_heads = 1, kv_heads = 1;  // query head h uses key head h / (query_heads / kv_heads)
@@ -109,17 +110,17 @@ struct AttentionProblem : MaskView {
   bool is_bf16 = false, span_per_query = false;  // span_per_query: (batch, query_heads, queries), else (query_heads)
   A scale = 1, soft_cap = 0, ramp = 0;           // soft cap 0: none; ramp: R of the span
   WeightDropout<A> dropout = {};
-  Tokens<const A> query = {}, key = {}, value = {};
-  Tokens<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
-  Tokens<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
-  const A* relative_bias = nullptr;                // b: (query_heads, distances)
-  const A* span = nullptr;                         // z in tokens
+  TensorView<const A> query = {}, key = {}, value = {};
+  TensorView<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
+  TensorView<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
+  const A* relative_bias = nullptr;                    // b: (query_heads, distances)
+  const A* span = nullptr;                             // z in tokens
   // Forward writes o (batch, queries, query_heads, value_size); softmax also writes
   // L (batch, query_heads, queries), -inf without visible keys. Statistics read L, backward both.
-  Tokens<A> output = {};
+  TensorView<A> output = {};
   A* log_sum = nullptr;
   RowStatistics<A> statistics = {};  // written
-  Tokens<const A> output_gradient = {};
+  TensorView<const A> output_gradient = {};
   StatisticsGradients<A> statistics_gradients = {};
   AttentionGradients<A> gradients = {};
 

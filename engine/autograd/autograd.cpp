@@ -103,7 +103,7 @@ void detail::fail_without_backward(const char* name) {
   fail(name, ": has no backward, but an input requires a gradient; detach() it or run under NoGrad");
 }
 
-bool recording() { return record_calls; }
+bool is_recording() { return record_calls; }
 NoGrad::NoGrad(bool record) : before_(std::exchange(record_calls, record)) {}
 NoGrad::~NoGrad() { record_calls = before_; }
 
@@ -182,7 +182,7 @@ class Backward {
   // Returns true if the gradient was added to an earlier one.
   static bool deliver_to_leaf(TensorImpl& leaf, const Tensor& g) {
     if (g.shape() != leaf.shape)
-      fail("backward: a gradient of shape ", g.shape(), " does not fit a tensor of shape ", leaf.shape);
+      fail("backward: a gradient of shape ", g.shape(), " must have the shape of its tensor, ", leaf.shape);
     if (leaf.has_fixed_gradient && leaf.gradient.impl() == g.impl()) return false;  // the operation wrote it there
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.has_fixed_gradient) {
@@ -210,7 +210,7 @@ Tensor Saved::take_pending_gradient(int input) const {
 void backward(const Tensor& y, const Tensor& dy) {
   check(y.defined() && y.requires_grad(),
         "backward: the tensor does not require a gradient; call set_requires_grad() on an input before forward");
-  check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " does not fit a tensor of shape ",
+  check(y.shape() == dy.shape(), "backward: a gradient of shape ", dy.shape(), " must have the shape of its tensor, ",
         y.shape());
   check_same_kind("backward", y, dy);
   const NoGrad guard;

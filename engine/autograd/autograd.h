@@ -35,7 +35,7 @@ class Saved {  // tensors that forward saves for backward
   const Tensor& operator[](int i) const;  // throws if the value was changed in place since
   // Returns a tensor to overwrite: the saved one if nothing else owns its data, else a new one.
   Tensor take(int i) const;
-  bool needs(int input) const { return bool(inputs_[static_cast<size_t>(input)]); }
+  bool needs(int input) const { return bool(inputs_[static_cast<size_t>(input)]); }  // false: no gradient required
 
   // The buffer for the gradient of an input: a leaf's gradient buffer if its dtype matches, else a
   // new tensor. bf16 gradients are written as f32, for leaves that accumulate in f32
@@ -50,7 +50,7 @@ class Saved {  // tensors that forward saves for backward
   // Takes the gradient that other consumers have sent to an input: backward adds it in its own
   // loop. Undefined if there is none, and on a CPU, where a sum needs no launch and keeps its bits.
   Tensor take_pending_gradient(int input) const;
-  int64_t bytes() const;  // of the saved values
+  int64_t bytes() const;  // size of the saved values
 
   void attach(std::span<const Tensor* const> inputs);  // this and the functions below are for record and backward
   void seal();                                         // stores the versions of the saved values
@@ -81,8 +81,8 @@ struct Node {  // a node of the autograd graph: one recorded call
   std::shared_ptr<Node> next_dead;  // next in the list of nodes that wait to be freed, which needs no allocation
 };
 
-bool recording();
-class NoGrad {  // stops recording on this thread while it lives; NoGrad(true) starts it again
+bool is_recording();  // false while a NoGrad lives on this thread
+class NoGrad {        // stops recording on this thread while it lives; NoGrad(true) starts it again
  public:
   explicit NoGrad(bool record = false);
   ~NoGrad();
@@ -92,7 +92,7 @@ class NoGrad {  // stops recording on this thread while it lives; NoGrad(true) s
   bool before_;
 };
 
-// Adds the gradients of sum <y, dy> to the leaves that y was computed from, and frees the graph.
+// Adds the gradients of <y, dy>, dy like y, to the leaves that y depends on, and frees the graph.
 void backward(const Tensor& y, const Tensor& dy);
 
 namespace detail {

@@ -59,7 +59,7 @@ void FiniteGuard::check_values(const char* operation, const char* direction, con
 
 void FiniteGuard::check_forward(const char* operation, std::span<const Tensor* const> inputs,
                                 std::span<const Tensor> outputs) {
-  if (!recording() && (open_operations() > 1 || backward_passes_ > 0)) return;  // inside another operation, or a sum
+  if (!is_recording() && (open_operations() > 1 || backward_passes_ > 0)) return;  // inside another operation, or a sum
   std::vector<Named> named_inputs, named_outputs;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (const Tensor& x = *inputs[i])

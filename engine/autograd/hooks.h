@@ -49,7 +49,7 @@ class Hooks {  // active on the thread that made it, until destroyed; the oldest
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
   void check_all_matched() const;
-  const std::set<std::string>& names() const { return names_; }  // every name that arose, matched or not
+  const std::set<std::string>& names() const { return names_; }  // every name passed to hook(), matched or not
 
  private:
   friend Tensor hook(std::string_view path, std::string_view name, const Tensor& x);

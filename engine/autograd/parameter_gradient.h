@@ -13,7 +13,7 @@ namespace orrery {
 
 class ParameterGradient {
  public:
-  // `parameter` is input `input`, or a tensor of its form. The input may require no gradient.
+  // `parameter` is input `input`, or a tensor like it. The input may require no gradient.
   ParameterGradient(const Saved& saved, int input, const Tensor& parameter)
       : is_needed_(saved.needs(input)),
         dtype_(parameter.dtype()),

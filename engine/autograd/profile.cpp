@@ -11,7 +11,7 @@ namespace {
 bool profiling = false;
 Profile table;
 thread_local int open_calls = 0;
-thread_local double inner_seconds = 0, inner_flops = 0;  // of calls inside the open span, which its row excludes
+thread_local double inner_seconds = 0, inner_flops = 0;  // sums over calls inside the open span, not counted in its row
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace

@@ -32,7 +32,7 @@ Tensor recompute(std::function<Tensor(const Tensor&)> f, const Tensor& x) {
     const NoGrad guard;
     y = f(x.detach()).detach();
   }
-  if (!recording()) return y;
+  if (!is_recording()) return y;
   saved.seal();  // recorded even if x needs no gradient, because parameters inside f may need one
   detail::connect(std::make_shared<Recomputation>(std::move(f), std::move(saved)), {{y}});
   return y;

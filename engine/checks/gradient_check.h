@@ -25,12 +25,12 @@ struct GradientCase {
   int64_t finite_differences = 64;  // elements of each input, spread evenly, that are compared with finite differences
 };
 
-struct GradientRow {  // of one input
+struct GradientRow {  // result for one input
   std::string input;
   int64_t elements = 0;
   double reference_error = 0;  // largest |explicit - reference| / max(1, largest |explicit|); NaN counts as infinite
   double finite_difference_error = 0;  // likewise against finite differences, for `finite_differences` elements
-  int64_t worst_element = 0;           // by finite differences
+  int64_t worst_element = 0;           // element with the largest error against finite differences
   // factor: common_factor of all checked elements
   double worst_explicit = 0, worst_finite_difference = 0, factor = NAN;
 };
@@ -39,7 +39,7 @@ struct GradientRow {  // of one input
 double common_factor(std::span<const double> x, std::span<const double> y);
 
 struct GradientReport {
-  double value_difference = 0;  // of the outputs: fast against reference
+  double value_difference = 0;  // largest |fast - reference| of the outputs
   std::vector<GradientRow> rows;
   bool passed = false;
   int64_t comparisons = 0;

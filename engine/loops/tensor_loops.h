@@ -129,7 +129,7 @@ struct Operand {
     return Access<Of>{pointer};
   }
   void check_fits(const char* name, Device device, int64_t rows, int64_t n) const {
-    check(*x || Size == Extent::any || Size == Extent::optional_rows, name, ": an operand is undefined");
+    check(*x || Size == Extent::any || Size == Extent::optional_rows, name, ": an operand is undefined; give all");
     if (!*x) return;
     check(x->device() == device, name, ": an operand is on ", device, ", another on ", x->device(),
           "; move one of them with .to(device)");

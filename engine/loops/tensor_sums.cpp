@@ -9,7 +9,7 @@ namespace {
 
 void add(const char* operation, const Tensor& to, const Tensor& a, const Tensor& b) {
   check_same_kind(operation, a, b);
-  check(a.shape() == b.shape(), operation, ": shapes differ: ", a.shape(), " and ", b.shape());
+  check(a.shape() == b.shape(), operation, ": shapes ", a.shape(), " and ", b.shape(), " must be equal");
   dispatch(to.dtype(), operation, [&]<class T>() {
     map(to.device(), to.numel(), AddValue{}, to.mutable_data<T>(), a.data<T>(), b.data<T>());
   });

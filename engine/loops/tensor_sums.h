@@ -12,7 +12,7 @@ struct AddValue {
     return a + b;
   }
 };
-Tensor sum_of(const Tensor& a, const Tensor& b);
-void add_in_place(const Tensor& to, const Tensor& x);
+Tensor sum_of(const Tensor& a, const Tensor& b);       // a + b
+void add_in_place(const Tensor& to, const Tensor& x);  // to += x
 
 }  // namespace orrery

@@ -1,9 +1,10 @@
 // Tiles of products for vectors of 512 or 256 bits, after Goto and van de Geijn, "Anatomy of
 // high-performance matrix multiplication" (2008), and Van Zee and van de Geijn, "BLIS" (2015).
 //
-// Panels. The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a block of C held in 24 of
-// the 32 registers; with AVX2, 12 of 16 registers hold 4 rows. The values of one step of the depth
-// are contiguous in a packed panel: elements of A, each broadcast by its load, and 3 vectors of B.
+// Panels. The innermost kernel adds A (8, depth) B (depth, 3 vectors) to a block of C; the depth is
+// K, the summed dimension. The block is held in 24 of 32 registers; with AVX2, its 4 rows in 12 of
+// 16. The values of one step of the depth are contiguous in a packed panel: elements of A, each
+// broadcast by its load, and 3 vectors of B.
 // Packing transposes as needed, so one kernel serves the four forms of a product. A factor that
 // meets few panels of the other is read in place, since packing would cost more than it saves.
 //
@@ -194,7 +195,7 @@ class CachePrefetcher {
  private:
   static constexpr int64_t line = 64;
   const char* address_;
-  int64_t lines_, left_;  // of a row
+  int64_t lines_, left_;  // cache lines of a row; those not yet fetched
   int64_t rows_, step_;   // from the end of one row to the next
 };
 
@@ -296,7 +297,7 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
   const int64_t depth = k_groups<N>(elements);
   const bool pack_a = !plain<N> || t.n > few_panels * panel_columns<T>;
   Panels<T> x = {left, panel_rows, false, right, panel_columns<T>, depth};
-  int64_t next_panel = panel_rows * depth;  // of A
+  int64_t next_panel = panel_rows * depth;  // elements of A from one panel to the next
   if (pack_a) {
     pack<N, panel_rows>(a, rows, elements, left);
   } else {

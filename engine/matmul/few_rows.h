@@ -14,10 +14,8 @@ namespace {
 
 constexpr int64_t few_rows = 4;
 
-// The number type N is one of blocks.h.
-
 // Loads `elements` of each of `width` rows of B, from x on, as columns of groups: block[k][row].
-// Rows beyond `rows` are zero.
+// Rows beyond `rows` are zero. N is a number type of blocks.h.
 template <class N, bool whole>
 [[gnu::always_inline]] inline void load_columns(const typename N::Element* x, int64_t stride, int64_t rows,
                                                 int64_t elements,

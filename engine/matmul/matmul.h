@@ -24,7 +24,7 @@ struct Product {
   bool transpose_a = false;  // A is stored (k, m)
   bool transpose_b = false;  // B is stored (n, k)
   int64_t batch = 1;
-  bool share_a = false, share_b = false;  // the same A or B for the whole batch
+  bool share_a = false, share_b = false;  // one A or B for the whole batch
   bool accumulate = false;                // C += A B
   // Numbers of columns, with sum n, if C is several dense matrices, side by side in the columns of
   // the product. All zero: one matrix.
@@ -47,8 +47,7 @@ class EpilogueFunction {
   ~EpilogueFunction() = default;
 };
 
-// Steps on C: the bias and the residual are added, the element is rounded if C is bf16, then the
-// function is called.
+// Steps on C: adds the bias and the residual, rounds the element if C is bf16, calls the function.
 template <class C>
 struct Epilogue {
   const EpilogueFunction<C>* function = nullptr;
@@ -60,16 +59,16 @@ struct Epilogue {
   bool accumulate_row_sums = false;  // else they are overwritten
 };
 
-// Multiplies. T, the type of A and B, is float, double or bf16; C has the same type, or float for
-// bf16. bf16 elements are not rounded (avx512_bf16 takes subnormals as zero). Products, accumulated
-// values, bias and residual are added in f32 and rounded once. Bits depend on the sizes only, not
-// on the threads. All pointers are to memory of the device.
+// Computes the product. T, the type of A and B, is float, double or bf16; C has the same type, or
+// float for bf16. Elements of bf16 are multiplied exactly (avx512_bf16 takes subnormals as zero).
+// Products, accumulated values, bias and residual are added in f32 and rounded once. Bits depend on
+// the sizes only, not on the threads. All pointers are to memory of the device.
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue = {});
 
-// A guard: while it exists, on this thread, no operand may change. A copy with aligned rows that a
-// GPU makes of an operand then serves all products that read it.
+// A guard: while it lives, the operands of this thread's products must not change. A GPU then makes
+// one copy with aligned rows of an operand for all products that read it.
 class UnchangedOperands {
  public:
   UnchangedOperands();
@@ -89,9 +88,9 @@ void set_product_precision(ProductPrecision precision, int terms = 3);  // throw
 ProductPrecision product_precision();
 ProductPrecision parse_product_precision(const std::string& name);  // "highest", "high" or "medium"
 
-// The kernels of products on the CPU: ours, "avx512_bf16" (vdpbf16ps), "avx512" or "avx2", or
-// "openblas". "auto", the default, is the fastest of ours that this processor supports, or OpenBLAS
-// if it supports none. An unknown or unsupported name throws.
+// The kernels of products on the CPU: "avx512_bf16" (vdpbf16ps), "avx512" and "avx2" of this
+// library, or "openblas". "auto", the default, is the fastest of the first three that the processor
+// supports, or OpenBLAS if it supports none. An unknown or unsupported name throws.
 const char* product_kernels();
 void use_product_kernels(std::string_view name);
 std::string blas_description();  // kernels in use, OpenBLAS's version and its choice for this processor

@@ -1,5 +1,5 @@
-// Products, cut into a grid of tiles of C. One core computes a tile, by our kernels for the
-// processor or, as a reference, by OpenBLAS. Products on a GPU are in cuda/matmul/matmul.h.
+// Products on a CPU, divided into a grid of tiles of C. One core computes a tile, with kernels of
+// this library or, as a reference, of OpenBLAS. Products on a GPU are in cuda/matmul/matmul.h.
 #include "engine/matmul/matmul.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ const TileKernel<Arithmetic<T>, T>& tile_kernel() {
 
 // ---- tiles
 
-// Returns the length of `tiles` equal pieces of n, a multiple of the `step` of our kernels.
+// Returns the length of each of `tiles` equal tiles of n, a multiple of the kernels' `step`.
 int64_t tile_size(int64_t n, int64_t tiles, int64_t step) {
   return std::min(n, ((n + tiles - 1) / tiles + step - 1) / step * step);
 }
@@ -145,7 +145,7 @@ class Multiplication {
     const Output<C>& output;
     int index;
     int64_t row, column;
-    Sum* sums;  // of the tile
+    Sum* sums;  // sums of the tile
     int64_t stride;
     bool accumulate;  // if the tile did not
     static void block(const void* object, int64_t first_row, int64_t rows, int64_t first_column, int64_t columns) {
@@ -246,7 +246,7 @@ void check_outputs(const Product& p, int64_t count) {
         " outputs; the number must be from 1 to ", p.output_columns.size());
   int64_t columns = 0;
   for (int64_t i = 0; i < count; ++i) columns += p.output_columns[0] ? p.output_columns[static_cast<size_t>(i)] : p.n;
-  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, ", but the product has ", p.n);
+  check(columns == p.n, "matmul: the columns of the outputs add up to ", columns, "; they must add up to n, ", p.n);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Peak = multiprocessors x clock x operations of a multiprocessor per clock.
+// Peak FLOP/s = multiprocessors x clock x FLOPs of a multiprocessor per clock.
 //
 //   compute capability     f64   f32   bf16 tensor cores, dense   from
 //   8.0       A100         64    128   2048                       NVIDIA A100 Tensor Core GPU Architecture, 2020
@@ -26,8 +26,8 @@ constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 struct Architecture {
   int major, minor;
-  double f64, f32, bf16;              // operations per multiprocessor and clock
-  double geforce_bf16;                // the same for GeForce GPUs
+  double f64, f32, bf16;              // FLOPs per multiprocessor and clock
+  double geforce_bf16;                // bf16 of GeForce GPUs
   double max_bf16_clock = unlimited;  // limit of the clock, in Hz
 };
 constexpr std::array<Architecture, 4> architectures = {{{8, 0, 64, 128, 2048, 2048},

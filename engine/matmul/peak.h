@@ -1,4 +1,4 @@
-// Peak operations per second of a GPU, for model FLOPs utilization (MFU).
+// Peak FLOP/s of a GPU, for model FLOPs utilization (MFU).
 #pragma once
 
 #include "engine/matmul/matmul.h"
@@ -11,8 +11,8 @@ namespace cuda {
 struct DeviceProperties;  // cuda/runtime/runtime.h
 }
 
-// Returns operations per second, two per multiply-add, of products of that dtype; 0: unknown. It is
-// 0 on the CPU, whose clock under load is not known.
+// Returns the peak FLOP/s, two per multiply-add, of matrix products in that dtype. It is 0 if
+// unknown, as on the CPU, whose clock under load varies.
 double peak_flops(Device device, Dtype dtype);
 // Returns the peak of `gpu`, for f32 by `precision`; 0 if its architecture is not in peak.cpp.
 double peak_flops(const cuda::DeviceProperties& gpu, Dtype dtype, ProductPrecision precision);

@@ -145,7 +145,7 @@ Shape broadcast_shape(const char* operation, const Shape& a, const Shape& b) {
   for (int axis = 0; axis < rank; ++axis) {
     const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
     const int64_t m = in_a >= 0 ? a[in_a] : 1, n = in_b >= 0 ? b[in_b] : 1;
-    check(m == n || m == 1 || n == 1, operation, ": shapes do not broadcast: ", a, " and ", b);
+    check(m == n || m == 1 || n == 1, operation, ": ", a, " and ", b, " do not broadcast; sizes must be equal or 1");
     out.append(m == 1 ? n : m);
   }
   return out;

@@ -51,7 +51,7 @@ Tensor move(const Tensor& x, Device device) { return record(Move{x.device(), dev
 Tensor Tensor::to(Dtype wanted) const { return wanted == dtype() ? *this : cast(*this, wanted); }
 Tensor Tensor::to(Device wanted) const { return wanted == device() ? *this : move(*this, wanted); }
 void Tensor::copy_from(const Tensor& source) const {
-  check(shape() == source.shape(), "copy_from: shapes differ: ", shape(), " and ", source.shape());
+  check(shape() == source.shape(), "copy_from: shapes ", shape(), " and ", source.shape(), " must be equal");
   const NoGrad guard;
   const Tensor same = source.to(dtype());
   copy_bytes(device(), mutable_raw(), same.device(), same.raw(), bytes());

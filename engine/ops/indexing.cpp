@@ -283,8 +283,8 @@ struct GatherLast {  // dx[r][index[r]] = dy[r]
 void add_rows_in_place(const Tensor& table, const Tensor& x, const Tensor& indices) {
   check_same_kind("index_add", table, x);
   check_indices("index_add", indices, table.size(0));
-  check(x.shape() == with_last(indices.shape(), table.size(1)), "index_add: rows of shape ", x.shape(),
-        " do not fit indices ", indices.shape(), " and table ", table.shape());
+  const Shape wanted = with_last(indices.shape(), table.size(1));
+  check(x.shape() == wanted, "index_add: rows of shape ", x.shape(), " must have shape ", wanted, ", a row per index");
   if (x.numel() == 0) return;
   const Sorted sorted = sort_by_index(indices, table.size(0));
   const int64_t columns = table.size(1), strips = (columns + strip_width - 1) / strip_width;

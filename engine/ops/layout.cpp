@@ -195,7 +195,7 @@ Tensor Tensor::reshape(const Shape& wanted) const {
 }
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(shape().rank() > 0 && 0 <= begin && begin <= end && end <= size(0), "slice: rows ", begin, " to ", end,
-        " are invalid for shape ", shape());
+        " are invalid for shape ", shape(), "; 0 <= begin <= end <= size is needed");
   return record(LeadingSlice{shape(), shape().with(0, end - begin), begin * (shape().without(0).numel())}, *this);
 }
 Tensor Tensor::operator[](int64_t index) const { return slice(index, index + 1).reshape(shape().without(0)); }
@@ -218,7 +218,7 @@ Tensor transpose(const Tensor& x, int a, int b) {
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end) {
   const int a = x.shape().resolve(axis);
   check(0 <= begin && begin <= end && end <= x.size(a), "slice: ", begin, " to ", end, " is invalid along axis ", a,
-        " of ", x.shape());
+        " of ", x.shape(), "; 0 <= begin <= end <= size is needed");
   return a == 0 ? x.slice(begin, end) : record(Slice{a, begin, end, x.shape()}, x);
 }
 Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
@@ -228,7 +228,7 @@ Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
   for (const Tensor& part : parts) {
     check_same_kind("concatenate", parts[0], part);
     check(part.shape().rank() == parts[0].shape().rank() && part.shape().with(a, 1) == parts[0].shape().with(a, 1),
-          "concatenate: shapes differ outside axis ", a, ": ", parts[0].shape(), " and ", part.shape());
+          "concatenate: shapes ", parts[0].shape(), " and ", part.shape(), " may differ along axis ", a, " only");
     op.sizes.push_back(part.size(a));
   }
   return record(op, parts);
@@ -236,7 +236,7 @@ Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
 std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
   const int a = x.shape().resolve(axis);
   check(parts > 0 && x.size(a) % parts == 0, "split: axis ", a, " of ", x.shape(), " cannot be divided into ", parts,
-        " parts");
+        " parts; use a divisor of ", x.size(a));
   const int64_t size = x.size(a) / parts;
   std::vector<Tensor> chunks;
   for (int i = 0; i < parts; ++i) chunks.push_back(slice(x, a, i * size, (i + 1) * size));
@@ -245,7 +245,7 @@ std::vector<Tensor> split(const Tensor& x, int parts, int axis) {
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check(x.shape().rank() <= shape.rank() && broadcast_shape("broadcast_to", x.shape(), shape) == shape,
-        "broadcast_to: ", x.shape(), " cannot be broadcast to ", shape);
+        "broadcast_to: ", x.shape(), " cannot be broadcast to ", shape, ": only axes of size 1 are repeated");
   return record(BroadcastTo{x.shape(), shape}, x);
 }
 

@@ -25,11 +25,9 @@ Sizes sizes_of(const Tensor& a, const Tensor& b, Transposed t) {
         " x ", b.shape());
   const int64_t m = a.size(t.a ? -1 : -2), k = a.size(t.a ? -2 : -1), inner = b.size(t.b ? -1 : -2),
                 n = b.size(t.b ? -2 : -1);
-  if (k != inner) {
-    const bool is_transposed = k == b.size(t.b ? -2 : -1);
+  if (k != inner)
     fail("matmul: inner sizes differ: ", a.shape(), " x ", b.shape(),
-         is_transposed ? "; did you mean transpose_b?" : "");
-  }
+         k == n ? "; did you mean transpose_b?" : text("; ", k, " and ", inner, " must be equal"));
   const Shape in_a = leading(a.shape()), in_b = leading(b.shape());
   check(in_a == in_b || in_a.rank() == 0 || in_b.rank() == 0, "matmul: leading axes differ: ", a.shape(), " x ",
         b.shape(), "; they must be equal, or one operand must have none");

@@ -76,7 +76,7 @@ struct Reciprocal {
   }
 };
 struct Abs {
-  static constexpr const char* name = "absolute";
+  static constexpr const char* name = "abs";
   template <class T>
   HOST_DEVICE T value(T x) const {
     return x < 0 ? -x : x;
@@ -87,7 +87,7 @@ struct Abs {
   }
 };
 struct Heaviside {
-  static constexpr const char* name = "step";
+  static constexpr const char* name = "heaviside";
   template <class T>
   HOST_DEVICE T value(T x) const {
     return x > 0 ? T(1) : T(0);

@@ -70,7 +70,7 @@ std::vector<int> resolve(const Shape& shape, std::span<const int> axes) {
 }
 
 template <class T>
-struct RowMax {  // of x (outer, n, inner) along n; one row is one (outer, inner) pair
+struct RowMax {  // maximum of x (outer, n, inner) along n; a row is one (outer, inner) pair
   In<T> x;
   Out<T> y;
   Out<int32_t> index;
@@ -106,7 +106,7 @@ struct Max {
   Shape before, after;
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Split3 s(before, axis, axis + 1);
-    check(s.n > 0, "max: axis ", axis, " of ", before, " has no elements");
+    check(s.n > 0, "max: axis ", axis, " of ", before, " has no elements; at least 1 is needed");
     const Tensor y = Tensor::empty_like(x, after), index = Tensor::empty_like(x, after, Dtype::i32);
     dispatch(x.dtype(), name, [&]<class T>() {
       rows(x.device(), s.outer * s.inner, static_cast<int>(s.n),
@@ -138,7 +138,7 @@ Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
 }
 Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const Tensor total = sum(x, axes, keepdim);
-  check(x.numel() > 0, "mean: shape ", x.shape(), " has no elements");
+  check(x.numel() > 0, "mean: shape ", x.shape(), " has no elements; at least 1 is needed");
   return scale(total, static_cast<double>(total.numel()) / static_cast<double>(x.numel()));
 }
 Tensor max(const Tensor& x, int axis, bool keepdim) {

@@ -5,12 +5,13 @@
 #include <type_traits>
 
 #include "engine/settings/registry.h"
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 
 namespace orrery {
 namespace {
 
-using detail::shortened, detail::trimmed;
+using detail::shortened;
 
 constexpr double max_exact = 9007199254740992.0;  // 2^53: every whole number up to here is a double
 

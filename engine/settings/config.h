@@ -34,7 +34,7 @@ struct Setting {                     // one member of a visited struct
   std::variant<int64_t*, double*, bool*, std::string*, Spec*, LearnableNumber*, std::vector<double>*> value;
   std::string help;
   Limits limits;
-  std::string section = {};  // of the help; empty: none
+  std::string section = {};  // section of the help; empty: none
   bool common = false;       // listed by the short help
 };
 
@@ -61,7 +61,7 @@ class SettingCollector {
   }
   // Adds the members of settings whose type only their owner has (any_settings.h).
   void include(std::vector<Setting> members);
-  // Returns the settings; all own ones are common if none is marked.
+  // Returns the settings. If none is marked common, all that are not included are.
   std::vector<Setting> collected();
   std::vector<Setting> settings;
 
@@ -99,7 +99,7 @@ std::vector<Setting> settings_without_values() {
 // Returns the setting with that key or alias; null if there is none.
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
 
-// A key of another program. `target` is the setting to set instead, or, if it has a space, advice.
+// A key of another program. `target` is the setting to set instead, or advice if it has a space.
 struct ForeignKey {
   std::string_view key, target;
 };
@@ -116,8 +116,7 @@ std::pair<std::string, std::string> split_assignment(std::string_view owner, std
 void read_settings(const Spec& spec, std::span<const Setting> settings);
 // Returns the setting that item i of a spec sets, by its key or position; null if there is none.
 const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings);
-// Returns the spec with keys and values instead of their aliases. If two items have one key, the
-// later one stays.
+// Returns the spec with aliases replaced by keys and values. The last item with a key stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>
@@ -132,10 +131,12 @@ void read_settings(const Spec& spec, Settings& settings) {
   read_settings(spec, std::span<const Setting>(members));
 }
 
-// Lists the keys and values of members with a key, in the order of the visit, for set_setting.
+using Assignments = std::vector<std::pair<std::string, std::string>>;  // keys and values
+
+// Lists the members with a key, in the order of the visit, for set_setting.
 template <Visited Settings>
-std::vector<std::pair<std::string, std::string>> list_settings(Settings settings) {
-  std::vector<std::pair<std::string, std::string>> all;
+Assignments list_settings(Settings settings) {
+  Assignments all;
   for (const Setting& member : settings_of(settings))
     if (!member.key.empty()) all.emplace_back(member.key, print_value(member));
   return all;

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t max_plugin_bytes = uint64_t{1} << 28;
-constexpr uint64_t max_seal_bytes = 4096;
+constexpr uint64_t max_text_bytes = 4096;  // size of a checksum file; characters of a version in a message
 
 std::vector<std::string>* refused = nullptr;  // reasons of rejected entries, while a plug-in is being loaded
 
@@ -38,8 +38,8 @@ fs::path library_file() {
 
 std::string read_plugin(const std::string& path) { return read_file(path, max_plugin_bytes); }
 
-// Returns the seal without the file name, which may change later.
-std::string seal_text(const std::string& bytes, const std::string& hash) {
+// Returns the text of a checksum file without the plug-in's file name, which may change later.
+std::string checksum_text(const std::string& bytes, const std::string& hash) {
   return text("# ", bytes.size(), " bytes\n", hash, "  ");
 }
 std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std::span(bytes))); }
@@ -48,7 +48,7 @@ std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std:
 // a file in its own system folder (=x).
 std::string as_file(const std::string& path) { return fs::path(path).is_absolute() ? path : "./" + path; }
 
-// Returns where the mark begins in a plug-in's bytes; npos: not a plug-in.
+// Returns the offset of the version mark in a plug-in's bytes; npos: not a plug-in.
 size_t find_mark(std::string_view bytes) {
   constexpr std::string_view begin = "orrery plug-in for ";
   const size_t at = bytes.starts_with("\177ELF") ? bytes.find(begin) : bytes.npos;
@@ -58,7 +58,7 @@ size_t find_mark(std::string_view bytes) {
 void check_mark(const std::string& path, const std::string& bytes) {
   const size_t at = find_mark(bytes);
   check(at != bytes.npos, "plugin: '", path, "' is not an orrery plug-in; build one with orrery try FILE.cpp");
-  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, max_seal_bytes);
+  const std::string mark = bytes.substr(at, plugin_mark().size()), built_for = bytes.substr(at, max_text_bytes);
   check(mark == plugin_mark(), "plugin: '", path, "' was built for orrery ",
         built_for.substr(0, std::min(built_for.find('\0'), built_for.size() - 1)), ", this is orrery ", plugin_mark(),
         "; build it again with orrery try");
@@ -99,11 +99,11 @@ std::vector<std::string> plugin_compiler(const std::string& include, const std::
 }
 
 bool is_plugin(const std::string& path) { return find_mark(read_plugin(path)) != std::string::npos; }
-std::string seal_of(const std::string& path) { return path + ".sha256"; }
+std::string checksum_path(const std::string& path) { return path + ".sha256"; }
 
-void seal_plugin(const std::string& path) {
-  const std::string bytes = read_plugin(path);
-  write_file_atomically(seal_of(path), seal_text(bytes, hash_of(bytes)) + fs::path(path).filename().string() + "\n");
+void write_checksum(const std::string& path) {
+  const std::string bytes = read_plugin(path), name = fs::path(path).filename().string();
+  write_file_atomically(checksum_path(path), checksum_text(bytes, hash_of(bytes)) + name + "\n");
 }
 
 std::map<std::string, std::string> loaded_plugins() {
@@ -119,10 +119,10 @@ std::string load_plugin(const std::string& path) {
   const std::string bytes = read_plugin(path), hash = hash_of(bytes);
   if (const auto found = loaded.find(path); found != loaded.end() && found->second.first == hash) return hash;
   check_mark(path, bytes);
-  check(file_exists(seal_of(path)), "plugin: '", path, "' has no checksum file ", seal_of(path),
+  check(file_exists(checksum_path(path)), "plugin: '", path, "' has no checksum file ", checksum_path(path),
         " next to it; copy both, or build it again with orrery try");
-  check(read_file(seal_of(path), max_seal_bytes).starts_with(seal_text(bytes, hash)), "plugin: '", path,
-        "' is incomplete or changed: its size or SHA-256 differs from ", seal_of(path),
+  check(read_file(checksum_path(path), max_text_bytes).starts_with(checksum_text(bytes, hash)), "plugin: '", path,
+        "' is incomplete or changed: its size or SHA-256 differs from ", checksum_path(path),
         "; build it again with orrery try");
 
   auto copy = std::make_unique<SealedCopy>(text("plugin: loading '", path, "'"), bytes);

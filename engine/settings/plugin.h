@@ -1,6 +1,6 @@
 // Plug-ins: formula files that are compiled separately and register their components in a running
-// program. The compiler call writes a mark into each (engine/settings/plugin_mark.h), so that one
-// built for another version is rejected before any of its code runs.
+// program. Each has a version mark (engine/settings/plugin_mark.h), so that one built for another
+// version is rejected before any of its code runs, and a checksum file next to it.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-// Returns the mark of plug-ins for this library: version and fingerprint of the headers.
+// Returns the version mark of plug-ins for this library: its version and a hash of its headers.
 std::string plugin_mark();
 
 // Returns the compiler and its arguments that make the plug-in `out` from `source`. `include` is
@@ -21,18 +21,17 @@ std::string plugin_include_folder(const std::string& given = "");
 
 // Returns true for a plug-in of any version of orrery.
 bool is_plugin(const std::string& path);
-std::string seal_of(const std::string& path);  // FILE.so.sha256
+std::string checksum_path(const std::string& path);  // FILE.so.sha256
 
-// Writes size and SHA-256 of a new plug-in next to it, as FILE.so.sha256, in the format of
-// sha256sum -c. load_plugin requires this file.
-void seal_plugin(const std::string& path);
+// Writes the checksum file of a new plug-in: its size and SHA-256, in the format of sha256sum -c.
+// load_plugin requires this file.
+void write_checksum(const std::string& path);
 
-// Registers the contents of a plug-in and returns the SHA-256 of its file. Throws if the file is
-// missing, is not a plug-in, is for another version or is not the sealed one. Throws later if a
-// name is taken or a symbol is missing: the other errors are found before any of its code runs.
-// The checked bytes are the loaded bytes: a sealed copy in memory. Loading the same file again
-// changes nothing. A plug-in stays loaded until the program ends. It is code, and can do
-// anything that the program can.
+// Registers the contents of a plug-in and returns the SHA-256 of its file. Throws before any of its
+// code runs if the file is missing, is not a plug-in, is for another version or differs from its
+// checksum file; later if a name is taken or a symbol is missing. Loads a copy of the checked bytes
+// that cannot change (sealed_copy.h). Loading the same file again changes nothing. A plug-in stays
+// loaded until the program ends. It is code, and can do anything that the program can.
 std::string load_plugin(const std::string& path);
 
 namespace detail {

@@ -1,4 +1,4 @@
-// First include of a plug-in: the version that it was built for. See engine/settings/plugin.h.
+// The first include of a plug-in: its version mark, which engine/settings/plugin.h describes.
 #pragma once
 
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 
 namespace orrery {
@@ -25,13 +26,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-std::string lower_case(std::string_view word) {
-  std::string lower(word);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 std::string longest_beginning(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
   for (const std::string& candidate : candidates)
@@ -42,7 +36,7 @@ std::string longest_beginning(std::string_view word, std::span<const std::string
 }  // namespace
 
 std::string nearest(std::string_view given, std::span<const std::string> candidates) {
-  const std::string word = lower_case(given);
+  const std::string word = lower_case(std::string(given));
   std::string best;
   size_t best_distance = 0;
   for (const std::string& candidate : candidates) {

@@ -63,7 +63,7 @@ class Registry {
     for (const auto& [name, entry] : entries_) all.push_back(name);
     return all;
   }
-  std::vector<std::string> aliases(std::string_view name) const {  // of one entry
+  std::vector<std::string> aliases(std::string_view name) const {  // the entry's aliases
     std::vector<std::string> all;
     for (const auto& [alias, of] : aliases_)
       if (of == name) all.push_back(alias);

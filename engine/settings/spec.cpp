@@ -6,18 +6,13 @@
 #include <limits>
 
 #include "engine/settings/registry.h"
+#include "engine/types/ascii.h"
 
 namespace orrery {
 
 std::string detail::shortened(std::string_view text) {
   constexpr size_t enough = 400;
   return std::string(text.substr(0, enough)) + (text.size() > enough ? "..." : "");
-}
-
-std::string_view detail::trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
 std::vector<std::string> detail::split_at_bars(std::string_view text) {
@@ -54,15 +49,14 @@ Limits one_of(const std::vector<std::string>& choices) {
 
 namespace {
 
-using detail::shortened, detail::trimmed;
+using detail::shortened;
 
 constexpr int max_depth = 32;               // nested parentheses
 constexpr size_t max_characters = 1 << 16;  // characters
 constexpr size_t max_items = 1'000;         // in one pair of parentheses: each is compared with all before it
 
 bool is_name_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-+./:").find(c) != std::string_view::npos;
+  return is_letter_or_digit(c) || std::string_view("_-+./:").find(c) != std::string_view::npos;
 }
 
 class Parser {

@@ -77,7 +77,6 @@ Limits with_aliases(const std::vector<std::string>& choices);  // any text; only
 inline Limits name_of_family(std::string family) { return {.family = std::move(family)}; }
 
 namespace detail {
-std::string_view trimmed(std::string_view text);                // without surrounding white space
 std::string shortened(std::string_view text);                   // shortened for error messages
 std::vector<std::string> split_at_bars(std::string_view text);  // "a|b" -> {"a", "b"}
 // Replaces aliases by their choices.

@@ -1,5 +1,4 @@
-// Runs a compiler without a shell. If this program ends, the compiler and all its child
-// processes end too.
+// Runs a compiler without a shell. If this program ends, the compiler and its children end too.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,9 @@
 namespace orrery {
 
 struct CompilerResult {
-  std::string output;      // of stdout and stderr, the first megabyte
+  std::string output;      // first megabyte of stdout and stderr
   bool succeeded = false;  // exit code 0
-  bool in_time = true;
+  bool in_time = true;     // false: stopped at the limit
 };
 
 // `command` is the program's absolute path and its arguments. After `limit` seconds, or if this

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether `path` is a link to one of the `open` folders or to a folder that contains one.
+// Returns true if `path` is a link to one of the `open` folders or to a folder that contains one.
 bool leads_back(const std::string& path, const std::vector<std::string>& open) {
   std::error_code problem;
   return fs::is_symlink(path, problem) &&

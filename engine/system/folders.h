@@ -10,7 +10,7 @@ namespace orrery {
 // ones and links to a folder that contains the link, because following these never ends.
 std::vector<std::string> files_below(const std::string& folder);
 bool is_hidden(const std::string& path);  // the name begins with a dot
-// Returns whether the folder `outer` is `inner` or contains it, links followed.
+// Returns true if the folder `outer` is `inner` or contains it; follows links.
 bool contains_folder(const std::string& outer, const std::string& inner);
 bool path_exists(const std::string& path);  // true also for a broken link
 // Removes a file, or a folder with its content; a missing path is not an error. Follows no links.

@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-struct Fingerprint {  // of a file
+struct Fingerprint {  // size and hash of a file
   uint64_t bytes = 0;
   std::string sha256;
   bool operator==(const Fingerprint&) const = default;

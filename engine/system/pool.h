@@ -20,7 +20,7 @@ class Pool {
   struct Source {
     void* (*allocate)(int64_t bytes);  // nullptr: no memory is left
     void (*free)(void* data);
-    // Frees nothing before the pool ends, because CUDA graph replays use the kept blocks again.
+    // true: frees nothing before the pool ends, because CUDA graph replays use the blocks again.
     bool keeps_blocks = false;
   };
   explicit Pool(Source source);

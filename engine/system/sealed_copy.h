@@ -1,4 +1,4 @@
-// A file in memory whose bytes and seals cannot be changed (memfd_create(2)).
+// A file in memory whose bytes cannot be changed: memfd_create(2) with all file seals of fcntl(2).
 #pragma once
 
 #include <string>

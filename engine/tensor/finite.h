@@ -17,7 +17,7 @@ struct TensorStats {  // statistics of a tensor
   Dtype dtype = Dtype::f32;
   int64_t nan = 0, plus_infinity = 0, minus_infinity = 0;  // counts
   int64_t first = -1;                                      // index of the first of these in row-major order; -1: none
-  double smallest = 0, largest = 0;                        // of the finite numbers; NaN if there are none
+  double smallest = 0, largest = 0;                        // range of the finite numbers; NaN if there are none
   int64_t non_finite() const { return nan + plus_infinity + minus_infinity; }
   bool operator==(const TensorStats& other) const;  // NaN equals NaN
 };

@@ -1,10 +1,10 @@
-// Count of the multiplications and additions in matrix products and attention, which report them.
+// The count of FLOPs, 2 per multiply-add, of matrix products and attention, which report them.
 #pragma once
 
 namespace orrery {
 
-// Counts all threads together, because a loop's chunks may multiply for the operation that runs it.
+// All threads add to one count, because the chunks of one operation may run on several threads.
 void count_flops(double flops);
-double flops_counted();
+double flops_counted();  // FLOPs since the program started
 
 }  // namespace orrery

@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 
 namespace orrery {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the numbers of a file are little-endian");
 
 constexpr uint64_t max_header_bytes = 100'000'000;  // the limit of the format
-
+constexpr const char* copy_again = "; copy or download the file again";
 constexpr size_t max_list_length = 64;  // numbers of a list, which take more memory than their text in the header
 
 struct Header {
@@ -98,7 +99,7 @@ class HeaderReader {
       skip_space();
       uint64_t number = 0;
       const size_t start = at_;
-      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
+      for (; at_ < text_.size() && is_digit(text_[at_]); ++at_)
         if (__builtin_mul_overflow(number, uint64_t{10}, &number) ||
             __builtin_add_overflow(number, static_cast<uint64_t>(text_[at_] - '0'), &number))
           damaged(text("the number at byte ", start, " of the header is too large"));
@@ -149,7 +150,7 @@ class HeaderReader {
     for (int i = 0; i < 4; ++i) {
       static constexpr std::string_view digits = "0123456789abcdef";
       const char c = at_ < text_.size() ? text_[at_++] : '\0';
-      const size_t digit = digits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c);
+      const size_t digit = digits.find(lower_case(c));
       if (digit == std::string_view::npos) damaged(text("the header has an invalid escape sequence at byte ", at_));
       value = value * 16 + static_cast<uint32_t>(digit);
     }
@@ -168,7 +169,9 @@ class HeaderReader {
   void expect(char c) {
     if (!take(c)) damaged(text("the header has no '", c, "' at byte ", at_));
   }
-  [[noreturn]] void damaged(const std::string& what) const { fail("safetensors: ", path_, " is damaged: ", what); }
+  [[noreturn]] void damaged(const std::string& what) const {
+    fail("safetensors: ", path_, " is damaged: ", what, copy_again);
+  }
 
   std::string_view text_;
   const std::string& path_;
@@ -216,15 +219,15 @@ void check_layout(std::vector<TensorEntry>& entries, uint64_t data_bytes, const 
     bool overflow = false;
     for (const uint64_t size : e.shape) overflow |= size > INT64_MAX || __builtin_mul_overflow(bits, size, &bits);
     check(!overflow && bits % 8 == 0 && e.end >= e.begin && e.end - e.begin == bits / 8, "safetensors: ", path,
-          " is damaged: the data_offsets of '", e.name, "' do not fit its shape");
+          " is damaged: the data_offsets of '", e.name, "' do not fit its shape", copy_again);
     check(e.begin == end, "safetensors: ", path, " is damaged: '", e.name, "' begins at byte ", e.begin,
-          " of the data; it must begin at byte ", end);
+          " of the data; it must begin at byte ", end, copy_again);
     end = e.end;
   }
   check(end <= data_bytes, "safetensors: ", path, " is cut short: its tensors need ", end, " bytes, but it has ",
         data_bytes, "; it was not copied or written completely");
   check(end == data_bytes, "safetensors: ", path, " is damaged: its data has ", data_bytes,
-        " bytes, but its tensors need ", end);
+        " bytes, but its tensors need ", end, copy_again);
 }
 
 // Returns the bytes of the numbers in memory, where F16 becomes f32.
@@ -335,7 +338,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path), fil
   check_memory("safetensors: the header of " + path, 10 * static_cast<double>(length), out_of_memory_advice());
   std::string text(length, '\0');
   file_.read(std::as_writable_bytes(std::span(text)));
-  check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0");
+  check(text.starts_with('{'), "safetensors: ", path, " is damaged: the header has no '{' at byte 0", copy_again);
   Header header = HeaderReader(text, path).read();
   first_number_ = 8 + length;
   check_layout(header.entries, size - first_number_, path);

@@ -21,7 +21,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-struct OtherTensor {  // of a dtype that tensors do not support: BOOL, U8, I64, F8_E4M3, ...
+struct OtherTensor {  // a tensor of a dtype that `Tensor` lacks: BOOL, U8, I64, F8_E4M3, ...
   std::string name, dtype;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;  // little-endian, row by row
@@ -43,7 +43,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
 void check_written(const std::string& path, std::span<const NamedTensor> tensors,
                    const std::map<std::string, std::string>& metadata = {});
 
-// Returns the dtype for one of the format: F32, F64, BF16, I32 stay, F16 becomes f32; else none.
+// Returns the dtype for a name of the format: F32, F64, BF16, I32; f32 for F16; none for others.
 std::optional<Dtype> dtype_of_name(std::string_view word);
 
 struct TensorEntry {  // a tensor as its header describes it
@@ -61,8 +61,8 @@ class SafetensorsReader {
   explicit SafetensorsReader(const std::string& path);
   const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of their numbers
   std::map<std::string, std::string> take_metadata() { return std::move(metadata_); }
-  Tensor tensor(const TensorEntry& entry) const;                 // of a dtype that tensors support; on the CPU
-  std::vector<std::byte> bytes(const TensorEntry& entry) const;  // of any other dtype
+  Tensor tensor(const TensorEntry& entry) const;                 // for a dtype that `Tensor` has; on the CPU
+  std::vector<std::byte> bytes(const TensorEntry& entry) const;  // for any other dtype
 
  private:
   uint64_t first(const TensorEntry& entry) const { return first_number_ + entry.begin; }

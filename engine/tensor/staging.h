@@ -1,7 +1,7 @@
 // Asynchronous copies between the host and a device, and CUDA graphs.
 //
-// The host fills or reads several own blocks in turn, and waits only for a block that is still in
-// flight. On Device::cpu a copy is immediate.
+// Each object copies through two or three blocks of host memory in turn, so the host waits only for
+// a block whose earlier copy is not complete. On Device::cpu a copy is immediate.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 namespace orrery {
 
 namespace detail {
-class HostBlock {  // as large as a tensor
+class HostBlock {  // host memory as large as a tensor, page-locked for a GPU
  public:
   explicit HostBlock(const Tensor& like);
   ~HostBlock();
-  void* data();  // waits until the block is not in flight
+  void* data();  // waits until the latest copy is complete
   void send(const Tensor& to);
   void fetch(const Tensor& from);
 
@@ -38,7 +38,7 @@ class HostToDevice {
     return static_cast<T*>(blocks_[block_]->data());
   }
   void send() { blocks_[block_]->send(to_); }  // work that is queued later reads the new numbers
-  void send(const Tensor& numbers);            // of the same shape and dtype, on the CPU
+  void send(const Tensor& numbers);            // `numbers`: a CPU tensor of the same shape and dtype
   const Tensor& tensor() const { return to_; }
 
  private:
@@ -48,8 +48,8 @@ class HostToDevice {
   size_t block_ = 0;
 };
 
-// Copies from a tensor: fetch() queues a copy of its present numbers; read(fetch()) waits for them.
-// A ticket is valid until two later ones have been issued.
+// Copies from a tensor: fetch() queues a copy of its present numbers and returns a ticket;
+// read(ticket) waits for them. A ticket is valid until two later ones have been issued.
 class DeviceToHost {
  public:
   explicit DeviceToHost(const Tensor& from);

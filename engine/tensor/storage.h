@@ -1,4 +1,4 @@
-// A buffer on one device, from that device's pool.
+// A buffer of bytes on one device, and the device's memory: its pool, limits and copies.
 #pragma once
 
 #include <atomic>

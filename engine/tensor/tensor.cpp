@@ -117,8 +117,8 @@ Tensor Tensor::grad() const {
   return impl.gradient;
 }
 void Tensor::set_grad(const Tensor& g) const {
-  check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(), " does not fit shape ",
-        shape());
+  check(!g || g.shape() == shape(), "set_grad: a gradient of shape ", g ? g.shape() : Shape(),
+        " must have the shape of its tensor, ", shape());
   impl_->gradient = g;
   impl_->stale = impl_->has_fixed_gradient = false;
 }

@@ -70,7 +70,7 @@ class Tensor {
   }
   const void* raw() const { return raw(dtype()); }
   void* mutable_raw() const { return mutable_raw(dtype()); }
-  double item() const;                         // of a tensor with one element, on any device
+  double item() const;                         // the only element, from any device
   std::vector<double> to_vector() const;       // all elements as doubles, from any device
   void copy_from(const Tensor& source) const;  // in place; same shape, any dtype and device; not recorded
 
@@ -87,13 +87,13 @@ class Tensor {
   Tensor detach() const;  // shares the numbers, without the graph
 
   bool requires_grad() const;
-  const Tensor& set_requires_grad(bool wanted = true) const;  // of a leaf only
+  const Tensor& set_requires_grad(bool wanted = true) const;  // throws unless this is a leaf
   Tensor grad() const;                                        // undefined if no gradient has arrived
   void set_grad(const Tensor& g) const;                       // an undefined tensor removes it
   // Makes the gradient zero without touching memory: the next one to arrive overwrites it.
   void zero_grad() const;
-  bool grad_is_stale() const;
-  void backward() const;  // of a tensor with one element
+  bool grad_is_stale() const;  // true after zero_grad until a gradient arrives
+  void backward() const;       // throws unless there is one element
 
   const std::shared_ptr<TensorImpl>& impl() const { return impl_; }
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -112,8 +112,8 @@ struct TensorImpl {
   bool requires_grad = false;
   bool stale = false;               // the gradient counts as zero, regardless of its memory
   bool has_fixed_gradient = false;  // the gradient has a fixed buffer (in a flat one), which operations write
-  Edge edge;                        // of a recorded result: its node
-  Tensor gradient;                  // of a leaf
+  Edge edge;                        // node that recorded this result
+  Tensor gradient;                  // gradient of a leaf
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);  // shape, dtype, numbers (outer ones of many)

@@ -53,7 +53,8 @@ class Shape {
   // Returns a non-negative axis; throws if the axis does not exist.
   int resolve(int axis) const {
     const int resolved = axis < 0 ? axis + rank_ : axis;
-    if (resolved < 0 || resolved >= rank_) fail("shape: axis ", axis, " is out of range for ", *this);
+    if (resolved < 0 || resolved >= rank_)
+      fail("shape: axis ", axis, " is out of range for ", *this, ", which has axes ", -rank_, " to ", rank_ - 1);
     return resolved;
   }
 

@@ -21,16 +21,21 @@ void check_usage(bool holds, const Parts&... parts) {
   if (!holds) fail_usage(parts...);
 }
 
-// Calls f, which reads values that a user gave; its errors become usage errors.
-template <class F>
-decltype(auto) as_usage(const F& f) {
+// Calls f, which reads values that a user gave; its errors become usage errors with the
+// message that `message_of`, if given, makes of theirs.
+template <class F, class MessageOf>
+decltype(auto) as_usage(const F& f, const MessageOf& message_of) {
   try {
     return f();
   } catch (const MachineError&) {
     throw;
   } catch (const Error& error) {
-    throw UsageError(error.what());
+    throw UsageError(message_of(error.what()));
   }
+}
+template <class F>
+decltype(auto) as_usage(const F& f) {
+  return as_usage(f, [](const char* message) { return message; });
 }
 
 // Calls f, which reads settings from a file; a wrong setting there is an error of the file.

@@ -34,6 +34,28 @@ struct BlockOptions {
   bool parallel = false;
   LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 };
+// Returns the options that the settings of all models of blocks have.
+BlockOptions block_options(const auto& s, const nn::Position& position) {
+  return {.width = s.width,
+          .heads = s.heads,
+          .d_ff = s.d_ff,
+          .attention = s.attention,
+          .feed_forward = s.feed_forward,
+          .normalization = s.normalization,
+          .attention_normalization = s.attention_normalization,
+          .feed_forward_normalization = s.feed_forward_normalization,
+          .bias = s.bias,
+          .dropout = s.dropout,
+          .layers = s.layers,
+          .position = &position,
+          .initial_weights = nn::initial_weights(s.initialization, s.width),
+          .norm_place = s.norm_place};
+}
+void set_own_biases(BlockOptions& options, const auto& s) {
+  options.attention_bias = bias_override(s.attention_bias);
+  options.feed_forward_bias = bias_override(s.feed_forward_bias);
+  options.query_key_bias = s.attention_bias == "query_key";
+}
 
 // (B, T, width) -> (B, T, width), with A the attention, F the feed-forward and N a normalization each:
 //   pre-norm      x' = x + a A(N x),   y = b x' + a F(N x') / d

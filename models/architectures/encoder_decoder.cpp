@@ -119,7 +119,7 @@ void EncoderDecoder::encode(const Tensor& sources, const Tensor& lengths, nn::Fo
 Tensor EncoderDecoder::forward(const Tensor& targets, nn::ForwardPass& pass) {
   check(bool(pass.encoder_output),
         "encoder_decoder: the pass has no encoder output; encode a source in it first, as --task=translation does");
-  check(!pass.cache || !recording(),
+  check(!pass.cache || !is_recording(),
         "encoder_decoder: a cache cannot be used while gradients are recorded; run under NoGrad");
   const Tensor x = run(decoder_, targets, pass);
   if (pass.cache) pass.cache->length += targets.size(1);

@@ -1,7 +1,7 @@
 // An encoder-decoder: the encoder reads the source; the decoder writes the target, with cross
 // attention to the encoder output. Vaswani et al. 2017, arXiv:1706.03762.
-//   memory = N(encoder steps of  s E[source] + positions)      steps: attention, feed-forward
-//   logits = N(decoder steps of  s E[target] + positions) E^T  steps: causal attention, cross attention, feed-forward
+//   encoder output = N(encoder steps of  s E[source] + positions)      attention, feed-forward
+//   logits         = N(decoder steps of  s E[target] + positions) E^T  causal attention, cross attention, feed-forward
 // E: one table for source, target and head, or separate ones; s: embedding_scale; N: final_normalization.
 #pragma once
 
@@ -42,7 +42,7 @@ struct EncoderDecoderSettings {
     v.common("width", width, "channels of the residual stream", between(1, 65536));
     v.common("context", context, "maximum number of tokens of a source or a target", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    visit_d_ff(v, *this);
     v.common("attention", attention,
              "self-attention of the encoder; NAME or 'NAME(key=value, ...)' from `orrery list attention`",
              name_of_family("attention"));
@@ -50,11 +50,7 @@ struct EncoderDecoderSettings {
       name_of_family("attention"));
     v("cross_attention", cross_attention, "attention of the decoder to the source; same: as attention",
       name_of_family("attention"));
-    v.common("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`",
-             name_of_family("feed_forward"));
-    v.common("normalization", normalization,
-             "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
-             name_of_family("normalization"));
+    visit_feed_forward_and_normalization(v, *this);
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,
       "normalization after encoder and decoder; same: as in the layers, but none with norm_place=post",
@@ -62,15 +58,12 @@ struct EncoderDecoderSettings {
     v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
-    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
-      one_of({"pre", "post"}));
+    visit_dropout(v, *this);
+    visit_norm_place(v, *this);
     v("shared_embedding", shared_embedding, "use one embedding table for source and target");
     v("tied_head", tied_head, "use the target's embedding table as the head");
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    visit_initialization(v, *this);
   }
 };
 

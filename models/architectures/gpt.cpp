@@ -17,37 +17,18 @@ GptSettings checked(GptSettings s) {
   return s;
 }
 
-const Spec& final_normalization(const GptSettings& s) {
-  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
-}
-
-BlockOptions block_options(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
-  return {.width = s.width,
-          .heads = s.heads,
-          .d_ff = s.d_ff,
-          .kv_heads = s.kv_heads,
-          .head_size = s.head_size,
-          .attention = s.attention,
-          .feed_forward = s.feed_forward,
-          .normalization = s.normalization,
-          .attention_normalization = s.attention_normalization,
-          .feed_forward_normalization = s.feed_forward_normalization,
-          .bias = s.bias,
-          .attention_bias = bias_override(s.attention_bias),
-          .feed_forward_bias = bias_override(s.feed_forward_bias),
-          .query_key_bias = s.attention_bias == "query_key",
-          .normalization_bias = s.normalization_bias,
-          .dropout = s.dropout,
-          .layers = s.layers,
-          .context = s.context,
-          .position = &position,
-          .initial_weights = nn::initial_weights(s.initialization, s.width),
-          .shared_activation = s.shared_activation ? &activation : nullptr,
-          .norm_place = s.norm_place,
-          .parallel = s.parallel,
-          .residual_gain = s.residual_gain,
-          .feed_forward_divisor = s.feed_forward_divisor,
-          .feed_forward_residual = s.feed_forward_residual};
+BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
+  BlockOptions options = block_options(s, position);
+  set_own_biases(options, s);
+  options.kv_heads = s.kv_heads, options.head_size = s.head_size;
+  options.normalization_bias = s.normalization_bias;
+  options.context = s.context;
+  options.shared_activation = s.shared_activation ? &activation : nullptr;
+  options.parallel = s.parallel;
+  options.residual_gain = s.residual_gain;
+  options.feed_forward_divisor = s.feed_forward_divisor;
+  options.feed_forward_residual = s.feed_forward_residual;
+  return options;
 }
 
 }  // namespace
@@ -68,7 +49,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
   for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(block_options(s, *position_, activation_)));
+    blocks_.push_back(std::make_unique<Block>(options_of_blocks(s, *position_, activation_)));
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
@@ -84,7 +65,7 @@ Tensor Gpt::states(const Tensor& tokens, nn::ForwardPass& pass) {
   const int64_t after = pass.offset() + tokens.size(1);
   check(after <= settings_.context, "gpt: the cache holds ", pass.offset(), " tokens, and ", tokens.size(1),
         " more exceed the context of ", settings_.context, "; start a new cache with the last tokens");
-  check(!pass.cache || !recording(), "gpt: a cache cannot be used while gradients are recorded; run under NoGrad");
+  check(!pass.cache || !is_recording(), "gpt: a cache cannot be used while gradients are recorded; run under NoGrad");
   Tensor x = embedding_scale_.times((*position_)(embedding_(tokens, pass), pass));
   x = hook(path(), "embedding", embedding_dropout_(x, pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);

@@ -40,29 +40,20 @@ struct GptSettings {
 
   template <class V>
   void visit(V& v) {
-    v.common("layers", layers, "number of blocks", between(1, 4096));
-    v.common("heads", heads, "attention heads per block", between(1, 65536));
-    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    visit_size(v, *this);
     v.common("context", context, "maximum number of tokens per sequence", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
-    v.common("attention", attention, "attention from `orrery list attention`; NAME or 'NAME(key=value, ...)'",
-             name_of_family("attention"));
-    v.common("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`",
-             name_of_family("feed_forward"));
-    v.common("normalization", normalization,
-             "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
-             name_of_family("normalization"));
-    v("final_normalization", final_normalization, "normalization before the head; same: as in the blocks",
-      name_of_family("normalization"));
+    visit_d_ff(v, *this);
+    visit_attention(v, *this);
+    visit_feed_forward_and_normalization(v, *this);
+    visit_final_normalization(v, *this);
     v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));
     v("bias", bias, "biases in the linear layers of attention and feed-forward");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
-    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
-      one_of({"pre", "post"}));
+    visit_dropout(v, *this);
+    visit_norm_place(v, *this);
     v("parallel", parallel, "compute attention and feed-forward in parallel, from one normalized input");
-    v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
+    visit_residual_gain(v, *this);
     v("feed_forward_divisor", feed_forward_divisor, "divisor of the feed-forward's output",
       {.low = -1e6, .high = 1e6, .smallest = 1e-6});
     v("feed_forward_residual", feed_forward_residual,
@@ -76,9 +67,7 @@ struct GptSettings {
     v("head_bias", head_bias, "add a bias to the logits");
     v("tied_head", tied_head, "use the embedding matrix as the head");
     v("shared_activation", shared_activation, "share the learned parameters of the activation among all feed-forwards");
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    visit_initialization(v, *this);
   }
 };
 

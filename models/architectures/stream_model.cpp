@@ -46,32 +46,17 @@ StreamModel::StreamModel(const StreamSettings& settings)
   const Spec default_norm = s.norm_place == "post" ? parse_spec("none") : s.normalization,
              last = s.final_normalization.name == "same" ? default_norm : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
-  for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{.width = s.width,
-                                                           .heads = s.heads,
-                                                           .d_ff = s.d_ff,
-                                                           .attention = s.attention,
-                                                           .feed_forward = s.feed_forward,
-                                                           .normalization = s.normalization,
-                                                           .attention_normalization = s.attention_normalization,
-                                                           .feed_forward_normalization = s.feed_forward_normalization,
-                                                           .bias = s.bias,
-                                                           .attention_bias = bias_override(s.attention_bias),
-                                                           .feed_forward_bias = bias_override(s.feed_forward_bias),
-                                                           .query_key_bias = s.attention_bias == "query_key",
-                                                           .dropout = s.dropout,
-                                                           .layers = s.layers,
-                                                           .context = s.cache_length,
-                                                           .position = position_.get(),
-                                                           .initial_weights = weights,
-                                                           .norm_place = s.norm_place}));
+  BlockOptions options = block_options(s, *position_);
+  set_own_biases(options, s);
+  options.context = s.cache_length;
+  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
   nn::name_paths(*this);
 }
 
 Tensor StreamModel::forward(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1, "stream: tokens of shape ", tokens.shape(),
         "; they must be (batch, time)");
-  check(!pass.cache || pass.cache->holds_states || !recording(),
+  check(!pass.cache || pass.cache->holds_states || !is_recording(),
         "stream: a cache of keys cannot be used while gradients are recorded; use one of states, or run under NoGrad");
   Tensor x = hook(path(), "embedding", embedding_dropout_(embedding_scale_.times(embedding_(tokens, pass)), pass));
   for (const auto& block : blocks_) x = (*block)(x, pass);

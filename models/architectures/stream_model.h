@@ -42,14 +42,12 @@ struct StreamSettings {
 
   template <class V>
   void visit(V& v) {
-    v.common("layers", layers, "number of blocks", between(1, 4096));
-    v.common("heads", heads, "attention heads per block", between(1, 65536));
-    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    visit_size(v, *this);
     v.common("context", context, "tokens per block of text; gradients flow within a block", between(1, 16777216));
     v.common("cache_length|memory", cache_length,
              "cached positions before the block, without gradient; upper limit of spans", between(1, 16777215));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    visit_d_ff(v, *this);
     v.common("attention", attention,
              "attention with a span; 'NAME(span=..., key=value, ...)' from `orrery list attention`",
              name_of_family("attention"));
@@ -68,13 +66,11 @@ struct StreamSettings {
     v("norm_place", norm_place,
       "place of normalizations; pre: before each sublayer and the head; post: after the residual addition",
       one_of({"pre", "post"}));
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    visit_initialization(v, *this);
     v("embedding_scale", embedding_scale, embedding_scale_help);
     v("bias", bias, "biases in the blocks' linear layers");
     visit_own_biases(v, *this);
-    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
+    visit_dropout(v, *this);
   }
 };
 

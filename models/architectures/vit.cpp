@@ -23,10 +23,6 @@ int64_t tokens_of(const VitSettings& s) {
   return side * side + (s.pooling == "class_token" ? 1 : 0);
 }
 
-const Spec& final_normalization(const VitSettings& s) {
-  return s.final_normalization.name == "same" ? s.normalization : s.final_normalization;
-}
-
 }  // namespace
 
 Vit::Vit(const VitSettings& settings)
@@ -53,26 +49,11 @@ Vit::Vit(const VitSettings& settings)
     class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
     class_token_.decay = false;  // a vector
   }
-  for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(
-        std::make_unique<Block>(BlockOptions{.width = s.width,
-                                             .heads = s.heads,
-                                             .d_ff = s.d_ff,
-                                             .attention = s.attention,
-                                             .feed_forward = s.feed_forward,
-                                             .normalization = s.normalization,
-                                             .attention_normalization = s.attention_normalization,
-                                             .feed_forward_normalization = s.feed_forward_normalization,
-                                             .causal = false,
-                                             .bias = s.bias,
-                                             .normalization_bias = s.normalization_bias,
-                                             .dropout = s.dropout,
-                                             .layers = s.layers,
-                                             .context = tokens(),
-                                             .position = position_.get(),
-                                             .initial_weights = nn::initial_weights(s.initialization, s.width),
-                                             .norm_place = s.norm_place,
-                                             .residual_gain = s.residual_gain}));
+  BlockOptions options = block_options(s, *position_);
+  options.causal = false, options.context = tokens();
+  options.normalization_bias = s.normalization_bias;
+  options.residual_gain = s.residual_gain;
+  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
   nn::name_paths(*this);
 }
 

@@ -36,41 +36,30 @@ struct VitSettings {
 
   template <class V>
   void visit(V& v) {
-    v.common("layers", layers, "number of blocks", between(1, 4096));
-    v.common("heads", heads, "attention heads per block", between(1, 65536));
-    v.common("width", width, "channels of the residual stream", between(1, 65536));
+    visit_size(v, *this);
     v.common("patch", patch, "height and width of a patch, in pixels", between(1, 4096));
     v("image_size", image_size, "height and width in pixels, to which images are cropped and resized; 0: as they are",
       between(0, 16384));
     v("channels", channels, "channels of an image: 1 or 3; 0: as in the data", between(0, 3));
     v("classes", classes, "number of classes; 0: as in the data", between(0, 1048576));
-    v("d_ff|inner", d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+    visit_d_ff(v, *this);
     v("pooling", pooling, "input of the head: class_token (a learned token), or mean of all patches",
       one_of({"class_token", "mean"}));
-    v.common("attention", attention, "attention from `orrery list attention`; NAME or 'NAME(key=value, ...)'",
-             name_of_family("attention"));
-    v.common("feed_forward", feed_forward, "feed-forward from `orrery list feed_forward`",
-             name_of_family("feed_forward"));
-    v.common("normalization", normalization,
-             "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
-             name_of_family("normalization"));
+    visit_attention(v, *this);
+    visit_feed_forward_and_normalization(v, *this);
     visit_own_normalizations(v, *this);
-    v("final_normalization", final_normalization, "normalization before the head; same: as in the blocks",
-      name_of_family("normalization"));
+    visit_final_normalization(v, *this);
     v.common("position", position, "position encoding of the patches; names: `orrery list position`",
              name_of_family("position"));
     v("bias", bias, "biases in the blocks' linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
-    v.common("dropout", dropout, "dropout rate of sublayer outputs and embeddings; 0: no dropout", fraction());
+    visit_dropout(v, *this);
     v("head_bias", head_bias, "initial bias of the head; about -ln(classes) suits sigmoid cross-entropy",
       between(-1e3, 1e3));
-    v("norm_place", norm_place, "place of normalizations; pre: before each sublayer; post: after the residual addition",
-      one_of({"pre", "post"}));
-    v("initialization|initial_std", initialization,
-      "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-      nn::initialization_names());
+    visit_norm_place(v, *this);
+    visit_initialization(v, *this);
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("residual_gain", residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
+    visit_residual_gain(v, *this);
   }
 };
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/settings/config.h"
+
 namespace orrery::models {
 
 struct CatalogueEntry {
@@ -14,6 +16,8 @@ struct CatalogueEntry {
   std::vector<std::pair<std::string, std::string>> settings;    // with defaults, in the order of a spec
   std::vector<std::pair<std::string, std::string>> properties;  // equal names throughout a family
   std::vector<std::string> other_names = {};                    // former ones and synonyms, found but not shown
+  // The settings with help and limits, also those that a preset does not change; `value` is null.
+  std::vector<Setting> described = {};
 };
 struct CatalogueFamily {
   std::string name, title, description;

@@ -5,6 +5,7 @@
 
 #include "engine/settings/plugin.h"
 #include "engine/settings/registry.h"
+#include "engine/types/ascii.h"
 #include "models/catalogue/catalogue.h"
 #include "models/metrics/base/model_metric.h"
 #include "models/settings/settings_file.h"
@@ -27,9 +28,7 @@ std::map<Name, std::vector<std::string>> registered_names() {  // (family, name)
 
 // Example: "dense(scale_norm, width=2)" contains the name scale_norm.
 bool contains_name(const std::string& text, const std::string& name) {
-  const auto is_name_char = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  };
+  const auto is_name_char = [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; };
   for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at) {
     const size_t end = at + name.size();
     if ((at == 0 || !is_name_char(text[at - 1])) && (end == text.size() || !is_name_char(text[end]))) return true;

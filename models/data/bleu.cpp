@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
+#include "models/formats/replaced.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
@@ -12,7 +14,6 @@ namespace {
 
 constexpr size_t orders = 4;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
 // ASCII symbols that are tokens in any position: all except ' , - and .
 bool is_sign(char c) {
@@ -23,12 +24,6 @@ bool is_sign(char c) {
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-std::string with(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
 }
 
 // Puts spaces around one character of each pair that `is_pair` accepts, from the left and without
@@ -80,8 +75,8 @@ Counts count(const std::vector<std::string>& tokens, size_t order) {
 }  // namespace
 
 std::vector<std::string> tokens_13a(std::string_view line) {
-  std::string text = with(with(with(std::string(line), "<skipped>", ""), "-\n", ""), "\n", " ");
-  text = with(with(with(with(text, "&quot;", "\""), "&amp;", "&"), "&lt;", "<"), "&gt;", ">");
+  std::string text = replaced(replaced(replaced(std::string(line), "<skipped>", ""), "-\n", ""), "\n", " ");
+  text = replaced(replaced(replaced(replaced(text, "&quot;", "\""), "&amp;", "&"), "&lt;", "<"), "&gt;", ">");
   std::string spaced = " ";
   for (const char c : text) spaced += is_sign(c) ? std::string{' ', c, ' '} : std::string{c};
   spaced += " ";

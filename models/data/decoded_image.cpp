@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
@@ -20,6 +19,7 @@
 #include <optional>
 
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/formats/gzip.h"
 
@@ -240,8 +240,7 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
 }  // namespace
 
 bool is_image_file(const std::string& path) {
-  std::string ending = std::filesystem::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = lower_case(std::filesystem::path(path).extension().string());
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 

@@ -1,10 +1,10 @@
 #include "models/data/image_file_tally.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "engine/settings/registry.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {
@@ -93,8 +93,7 @@ std::string ImageFileTally::Count::print(const std::string& from, const char* of
 }
 
 void ImageFileTally::leave_out(const std::string& path) {
-  std::string ending = std::filesystem::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = lower_case(std::filesystem::path(path).extension().string());
   leave_out(path, ending.empty() ? "without a file extension" : ending);
 }
 void ImageFileTally::leave_out(const std::string& path, const std::string& where) { left_out_.add(where, path); }

@@ -10,6 +10,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/data/tokenizer.h"
 
@@ -49,10 +50,6 @@ std::string_view meaning_of(std::string_view name, const std::array<Meaning, n>&
   return {};
 }
 
-bool is_decimal(char c) { return c >= '0' && c <= '9'; }
-bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-char lower_case_of(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 // PCRE2's \p{Greek} also matches characters that scripts share (scx); Oniguruma's only the script.
 bool is_script(std::string_view name) {
   const std::string property = text("\\p{sc:", name, "}");
@@ -90,7 +87,7 @@ class Translation {
   template <class... Parts>
   [[noreturn]] void not_supported(std::string_view what, const Parts&... way_out) const {
     throw TokenizerNotSupported(
-        text("tokenizer: the pattern ", all_, " has '", what, "', which is not supported; ", way_out...));
+        text("tokenizer: the pattern '", all_, "' has '", what, "', which is not supported; ", way_out...));
   }
   static constexpr std::string_view other = "write it another way, or use another tokenizer";
 
@@ -141,16 +138,19 @@ class Translation {
     atom(words);
     if (!group().any_case) return;
     if (point >= 0x80) not_supported(words, "a part that ignores case, (?i), may have ASCII characters only");
-    letter_ = lower_case_of(static_cast<char>(point));
+    letter_ = lower_case(static_cast<char>(point));
     const std::string two{before, letter_};
     for (const char* const one : {"ss", "st", "ff", "fi", "fl"})
       if (two == one) not_supported(two, "if case is ignored, (?i), these two also match one character; ", other);
   }
-  void character(std::string_view before = "") {
+  size_t bytes_of_character() const {
     size_t bytes = 1;
     while (at_ + bytes < all_.size() && (static_cast<unsigned char>(all_[at_ + bytes]) & 0xC0) == 0x80) ++bytes;
+    return bytes;
+  }
+  void character(std::string_view before = "") {
     const auto first = static_cast<unsigned char>(all_[at_]);
-    literal(text(before, take(bytes)), first);
+    literal(text(before, take(bytes_of_character())), first);
   }
 
   // Reads a character's number: \x41, \x{e9}, \u00e9, \o{141}. Returns false for other escapes.
@@ -218,12 +218,12 @@ class Translation {
       at_ += 2;
     } else if (std::string_view("tnrfaeAzZGKRX").find(c) != std::string_view::npos) {
       atom(take(2));
-    } else if (c >= '1' && c <= '9' && !(at_ + 2 < all_.size() && is_decimal(all_[at_ + 2]))) {
+    } else if (c >= '1' && c <= '9' && !(at_ + 2 < all_.size() && is_digit(all_[at_ + 2]))) {
       atom(take(2));  // backreference
     } else if (const size_t end = all_.find('>', at_);
                (c == 'k' || c == 'g') && all_.substr(at_ + 2).starts_with('<') && end != all_.npos) {
       atom(take(end + 1 - at_));
-    } else if (is_ascii_letter(c) || is_decimal(c)) {
+    } else if (is_letter_or_digit(c)) {
       not_supported(all_.substr(at_, 2), other);
     } else {
       ++at_;
@@ -255,7 +255,7 @@ class Translation {
     } else if (next_is("&&")) {
       not_supported("&&", "write one class of the characters that are in both");
     } else if (c != '\\') {
-      if (point >= 0x80) check_case("a non-ASCII character");
+      if (point >= 0x80) check_case(all_.substr(at_, bytes_of_character()));
       output_ += take(1);
     } else if (next == 'p' || next == 'P') {
       check_case("\\p");
@@ -267,7 +267,7 @@ class Translation {
       if (next == 'w') check_case("\\w");
       output_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // outside [], \w also has Latin-1 numbers
       at_ += 2;
-    } else if ((is_ascii_letter(next) || is_decimal(next)) &&
+    } else if (is_letter_or_digit(next) &&
                std::string_view("tnrfaeb").find(next) == std::string_view::npos) {
       not_supported(all_.substr(at_, 2), other);
     } else {
@@ -353,7 +353,7 @@ class Translation {
     size_t end = at_ + 1;
     const auto digits = [&] {
       const size_t begin = end;
-      while (end < all_.size() && is_decimal(all_[end])) ++end;
+      while (end < all_.size() && is_digit(all_[end])) ++end;
       return all_.substr(begin, end - begin);
     };
     const std::string_view min_count = digits();

@@ -66,7 +66,7 @@ PreTokenizer::PreTokenizer(std::string pattern)
   size_t at = 0;
   compiled_->code.reset(pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
                                       &error, &at, nullptr));
-  if (!compiled_->code) fail("tokenizer: the pattern ", pattern_, " is invalid: ", message_of(error));
+  if (!compiled_->code) fail("tokenizer: the pattern '", pattern_, "' is invalid: ", message_of(error));
   uint32_t behind = 0;
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MAXLOOKBEHIND, &behind);
   compiled_->looks_back = behind > 0 || is_anchored(expression);
@@ -132,11 +132,11 @@ size_t PreTokenizer::each_of_valid(std::string_view text, bool more,
     if (more && (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_NOMATCH)) return taken;
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0)
-      fail("tokenizer: the pattern ", pattern_, " cannot be matched at byte ", from, ": ", message_of(found));
+      fail("tokenizer: the pattern '", pattern_, "' cannot be matched at byte ", from, ": ", message_of(found));
     const size_t* const bounds = pcre2_get_ovector_pointer(matched.get());
     // \K can move the beginning of a match before `taken`, or after its end.
-    check(bounds[0] >= taken && bounds[1] >= bounds[0], "tokenizer: the pattern ", pattern_,
-          " moves the start of a match; remove \\K");
+    check(bounds[0] >= taken && bounds[1] >= bounds[0], "tokenizer: the pattern '", pattern_,
+          "' moves the start of a match; remove \\K");
     if (bounds[0] == bounds[1] && bounds[0] == last_end) {  // an empty match right after a match
       from += character_at(text, from).bytes;
       continue;

@@ -30,6 +30,13 @@ char32_t last_of(std::string_view text) {
   return first_of(text.substr(at));
 }
 
+std::vector<std::string> symbols_in(const std::vector<SentencePieceEntry>& entries) {
+  std::vector<std::string> symbols;
+  for (const SentencePieceEntry& each : entries)
+    if (each.kind == SentencePieceEntry::Kind::user_defined) symbols.push_back(each.piece);
+  return symbols;
+}
+
 }  // namespace
 
 SentencePieceRules::SentencePieceRules(std::string rules, std::vector<std::string> symbols) : rules_(std::move(rules)) {
@@ -80,8 +87,10 @@ SentencePieceRules::Replaced SentencePieceRules::first(std::string_view text) co
 }
 
 SentencePieceCuts::SentencePieceCuts(SentencePieceInfo info)
-    : info_(std::move(info)), rules_(std::move(info_.rules), std::move(info_.symbols)) {
-  for (const std::string& piece : info_.pieces) {
+    : info_(std::move(info)), rules_(std::move(info_.rules), symbols_in(info_.entries)) {
+  using Kind = SentencePieceEntry::Kind;
+  for (const auto& [piece, score, kind] : info_.entries) {
+    if (kind != Kind::normal && kind != Kind::user_defined && kind != Kind::unused) continue;
     char32_t before = nothing;
     for (size_t at = 0; at < piece.size();) {
       const auto c = character_if_any(piece, at);
@@ -92,7 +101,7 @@ SentencePieceCuts::SentencePieceCuts(SentencePieceInfo info)
       before = point;
     }
   }
-  info_.pieces = {};
+  info_.entries = {};
   sort_once(known_), sort_once(together_);
 }
 

@@ -26,7 +26,7 @@
 
 namespace orrery::models {
 
-// Trie and texts of a model's normalization rules, which check_sentence_piece_model accepted.
+// Trie and texts of a model's normalization rules, which sentence_piece_info accepted.
 class SentencePieceRules {
  public:
   explicit SentencePieceRules(std::string rules, std::vector<std::string> symbols = {});
@@ -63,7 +63,7 @@ class SentencePieceCuts {
   bool are_unknown(char32_t a, char32_t b) const;   // both, so they may be one token
   bool are_apart(char32_t a, char32_t b) const { return !are_together(a, b) && !are_unknown(a, b); }
 
-  SentencePieceInfo info_;  // without pieces
+  SentencePieceInfo info_;  // without entries
   SentencePieceRules rules_;
   std::vector<char32_t> known_;     // characters that are pieces, sorted
   std::vector<uint64_t> together_;  // pairs of consecutive characters in pieces, sorted

@@ -109,24 +109,20 @@ SentencePieceEntry read_piece(std::string_view part, std::string_view what) {
       });
   return piece;
 }
-void add_piece(SentencePieceInfo& info, const SentencePieceEntry& one) {
-  using Kind = SentencePieceEntry::Kind;
-  if (one.kind == Kind::user_defined) info.symbols.push_back(one.piece);
-  if (one.kind == Kind::normal || one.kind == Kind::user_defined || one.kind == Kind::unused)
-    info.pieces.push_back(one.piece);
-}
 
 }  // namespace
 
 SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what) {
   SentencePieceInfo info;
   each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == pieces_field) add_piece(info, read_piece(part, what));
-    if (field != trainer_field && field != normalizer_field) return;
+    if (field == pieces_field) info.entries.push_back(read_piece(part, what));
+    if (field != trainer_field && field != normalizer_field && field != denormalizer_field) return;
     each_field(
         part, what,
         [&](uint64_t of_part, std::string_view text) {
-          if (field == normalizer_field && of_part == rules_field) info.rules = text;
+          if (field == trainer_field || of_part != rules_field) return;
+          check_rules(text, what);
+          if (field == normalizer_field) info.rules = text;
         },
         [&](uint64_t of_part, uint64_t number) {
           if (field == trainer_field && of_part == 3)
@@ -140,14 +136,6 @@ SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view w
         });
   });
   return info;
-}
-
-std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what) {
-  std::vector<SentencePieceEntry> pieces;
-  each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == pieces_field) pieces.push_back(read_piece(part, what));
-  });
-  return pieces;
 }
 
 // Fields as in sentencepiece.proto; protobuf omits no number here, because the fields are optional.
@@ -196,15 +184,6 @@ std::string sentence_piece_model(const std::vector<SentencePieceEntry>& pieces) 
   add_number_field(normalizer, are_escaped_field, 1);  // as U+2581
   add_bytes_field(model, normalizer_field, normalizer);
   return model;
-}
-
-void check_sentence_piece_model(std::string_view model, std::string_view what) {
-  each_field(model, what, [&](uint64_t field, std::string_view part) {
-    if (field == normalizer_field || field == denormalizer_field)
-      each_field(part, what, [&](uint64_t of_part, std::string_view bytes) {
-        if (of_part == rules_field) check_rules(bytes, what);
-      });
-  });
 }
 
 }  // namespace orrery::models

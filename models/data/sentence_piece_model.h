@@ -9,24 +9,6 @@
 
 namespace orrery::models {
 
-// Checks a .model, a protobuf message. Its normalization rules are a trie whose leaves point to
-// texts; the library follows these numbers without a check. Throws Error, beginning with `what`, if
-// a number points outside or the message is malformed.
-void check_sentence_piece_model(std::string_view model, std::string_view what);
-
-// Properties of a model that decide where texts can be split.
-struct SentencePieceInfo {
-  std::string rules = "";    // of normalization, in the library's format; empty: none
-  bool sums_scores = true;   // unigram: pieces maximize the sum of scores; else pairs are merged
-  bool finds_words = false;  // a piece is a word with its space
-  bool one_in_front = true;  // a text gets a space before it, or after it if spaces end pieces
-  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // spaces: merge; become U+2581; end pieces
-  bool byte_fallback = false;             // unknown characters become bytes; else consecutive ones are one token
-  std::vector<std::string> pieces = {};   // that a text can have
-  std::vector<std::string> symbols = {};  // user-defined; no rule changes them
-};
-SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what);
-
 struct SentencePieceEntry {
   enum class Kind {
     normal = 1,
@@ -41,6 +23,21 @@ struct SentencePieceEntry {
   Kind kind;
 };
 
+// The pieces of a model, and properties that decide where texts can be split.
+struct SentencePieceInfo {
+  std::string rules = "";    // of normalization, in the library's format; empty: none
+  bool sums_scores = true;   // unigram: pieces maximize the sum of scores; else pairs are merged
+  bool finds_words = false;  // a piece is a word with its space
+  bool one_in_front = true;  // a text gets a space before it, or after it if spaces end pieces
+  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // spaces: merge; become U+2581; end pieces
+  bool byte_fallback = false;  // unknown characters become bytes; else consecutive ones are one token
+  std::vector<SentencePieceEntry> entries = {};  // by token
+};
+// Reads a .model, a protobuf message. Its normalization rules are a trie whose leaves point to
+// texts; the library follows these numbers without a check. Throws Error, beginning with `what`, if
+// a number points outside or the message is malformed.
+SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what);
+
 // A token of an encoded text and the offset after it, where the next token begins.
 struct SentencePieceToken {
   int32_t number = 0;
@@ -49,7 +46,6 @@ struct SentencePieceToken {
 // Reads the library's message SentencePieceText.
 std::vector<SentencePieceToken> sentence_piece_tokens(std::string_view message, std::string_view what);
 
-std::vector<SentencePieceEntry> sentence_piece_entries(std::string_view model, std::string_view what);  // by token
 // Returns the model with or without a space before texts.
 std::string with_space_in_front(std::string model, bool space);
 

@@ -1,9 +1,10 @@
 #include "models/formats/output_file.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/system/folders.h"
-#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery::models {
 
@@ -36,6 +37,14 @@ void check_output(std::string_view command, const std::string& path, const Outpu
   check(!folder_exists(path), command, ": ", path, " is a folder; choose a file for ", setting);
   check(fs::is_regular_file(path, ignored) && kind.is_ours(path), command, ": ", path, " exists and is not ", kind.name,
         ", so it is not replaced; choose another ", setting, ", or remove it");
+}
+
+void check_extension(std::string_view command, const std::string& path,
+                     std::initializer_list<std::string_view> extensions, std::string_view setting) {
+  const std::string own = fs::path(path).extension().string();
+  check_usage(own.empty() || std::find(extensions.begin(), extensions.end(), own) != extensions.end(), command, ": ",
+              setting, "=", path, " has the extension ", own, ", which is not supported; give FILE",
+              *extensions.begin());
 }
 
 void write_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view content,

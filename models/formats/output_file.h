@@ -3,7 +3,7 @@
 //
 // A kind is recognized by the beginning of its files:
 //   page (report, inspect)                 the meta element "generator" of examples/orrery/page/page.html
-//   picture.svg (study)                    the attributes of its svg element
+//   samples.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
 //                                          are others
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)
@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,11 @@ void check_outside_checkpoints(std::string_view command, const std::string& path
 //   report: notes.txt exists and is not a page of orrery, so it is not replaced; choose another --out, or remove it
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind,
                   std::string_view setting = "--out");
+
+// Throws UsageError if the path has an extension, but none of these. Call it after check_output:
+//   inspect: --html=x.png has the extension .png, which is not supported; give FILE.html
+void check_extension(std::string_view command, const std::string& path,
+                     std::initializer_list<std::string_view> extensions, std::string_view setting = "--out");
 
 // check_output, then write_file_atomically.
 void write_output(std::string_view command, const std::string& path, const OutputKind& kind, std::string_view content,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/types/ascii.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
@@ -19,10 +20,6 @@ ShownCharacter escaped(char kind, unsigned number, int count, size_t read) {
   ShownCharacter shown{{'\\', kind}, 2, read};
   for (int digit = count; digit-- > 0;) shown.bytes[shown.size++] = digits[number >> 4 * digit & 15];
   return shown;
-}
-
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c & 0x80) != 0;
 }
 
 }  // namespace
@@ -70,7 +67,7 @@ std::string for_markdown(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line = for_terminal(line);
-  const auto letter = [&](size_t at) { return at < line.size() && is_letter(line[at]); };
+  const auto letter = [&](size_t at) { return at < line.size() && (is_letter_or_digit(line[at]) || (line[at] & 0x80) != 0); };
   const size_t number = line.find_first_not_of("0123456789");  // the end of the leading digits
   const auto begins_list = [&](size_t at) {
     const char c = line[at];
@@ -96,8 +93,7 @@ std::string code_for_markdown(std::string_view text) {
 std::string link_for_markdown(std::string_view path) {
   std::string all;
   for (const char c : path) {
-    const bool plain =
-        (is_letter(c) && (c & 0x80) == 0) || std::string_view("_-./~,+=@").find(c) != std::string_view::npos;
+    const bool plain = is_letter_or_digit(c) || std::string_view("_-./~,+=@").find(c) != std::string_view::npos;
     const auto byte = static_cast<unsigned char>(c);
     all += plain ? std::string(1, c) : std::string{'%', "0123456789ABCDEF"[byte >> 4], "0123456789ABCDEF"[byte & 15]};
   }

@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "engine/types/format.h"
+#include "engine/types/usage_error.h"
 #include "models/inspection/base/residual_stream.h"
 #include "models/inspection/base/targets.h"
 #include "models/inspection/base/units.h"
@@ -193,8 +194,8 @@ std::vector<RowDifference> differences(const InspectedExample& example, const In
   const Tensor here = example.run(), there = other.run();
   check(here.shape() == there.shape(), "inspect: the example and --patch_from have ", here.size(0), " and ",
         there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
-  check(position < here.size(0), "inspect: --position=", position,
-        " is out of range; positions have numbers from 0 to ", here.size(0) - 1);
+  check_usage(position < here.size(0), "inspect: --position=", position,
+              " is out of range; positions have numbers from 0 to ", here.size(0) - 1);
   const std::vector<int32_t> own = targets_of(example, here).by_row, others = targets_of(other, there).by_row;
   std::vector<RowDifference> all;
   for (int64_t row = 0; row < here.size(0); ++row) {
@@ -213,9 +214,9 @@ std::vector<RowDifference> differences(const InspectedExample& example, const In
 }
 
 std::string describe(const InspectedExample& example, const RowDifference& at) {
-  const std::string what = at.own == at.others ? text("the logit of ", example.target_name(at.own))
-                                               : text("the logit of ", example.target_name(at.others),
-                                                      " minus that of ", example.target_name(at.own));
+  const std::string what = at.own == at.others ? text("the logit of '", example.target_name(at.own), "'")
+                                               : text("the logit of '", example.target_name(at.others),
+                                                      "' minus that of '", example.target_name(at.own), "'");
   return text(what, " at position ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
               " in the other example)");
 }

@@ -19,6 +19,7 @@
 
 #include "engine/system/parallel.h"
 #include "engine/types/format.h"
+#include "engine/types/usage_error.h"
 #include "models/inspection/base/residual_stream.h"
 #include "models/inspection/base/targets.h"
 
@@ -97,8 +98,8 @@ Lens lens_of(const InspectedExample& example, const ResidualStream& stream, cons
 // Returns row s.position; if it is -1, the row whose target has the smallest p, and the last row.
 std::set<size_t> chosen_rows(const Lens& lens, const AnalysisSettings& s) {
   const auto rows = static_cast<int64_t>(lens.labels.size());
-  check(s.position < rows, "inspect: --position=", s.position, " is out of range; positions have numbers from 0 to ",
-        rows - 1);
+  check_usage(s.position < rows, "inspect: --position=", s.position,
+              " is out of range; positions have numbers from 0 to ", rows - 1);
   if (s.position >= 0) return {static_cast<size_t>(s.position)};
   size_t hardest = lens.targets.last();
   const Predictions& end = lens.predictions.back();
@@ -118,9 +119,10 @@ View table_of_row(const InspectedExample& example, const Lens& lens, size_t row)
     table.rows.back().push_back(std::to_string(v.rank)), table.rows.back().push_back(fixed(-v.target_log_p, 3));
   }
   const std::string caption = target < 0 ? "The target is unknown."
-                                         : text("Rank and -ln p of ", lens.targets.described(), ", ",
-                                                example.target_name(target), ", among ", lens.choices, ".");
-  return {"Logit lens", "", text("Predictions at position ", row, ", ", lens.labels[row]), caption, std::move(table)};
+                                         : text("Rank and -ln p of ", lens.targets.described(), ", '",
+                                                example.target_name(target), "', among ", lens.choices, ".");
+  const std::string title = text("Predictions at position ", row, ", '", lens.labels[row], "'");
+  return {"Logit lens", "", title, caption, std::move(table)};
 }
 
 void add_lens(std::vector<View>& views, const InspectedExample& example, const Lens& lens, const std::string& end,

@@ -1,8 +1,8 @@
 // Gradient norm over the parameters of each component of a model, before clipping.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
+#include "engine/types/ascii.h"
 #include "models/metrics/base/model_metric.h"
 
 namespace orrery::models {
@@ -16,8 +16,7 @@ std::string component_of(const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
     names.push_back(path.substr(at, end - at));
-    if (std::all_of(names.back().begin(), names.back().end(), [](unsigned char c) { return std::isdigit(c); }))
-      numbered = names.size();
+    if (std::all_of(names.back().begin(), names.back().end(), is_digit)) numbered = names.size();
     at = end + 1;
   }
   std::string component = names[0];

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/format.h"
 #include "models/reports/report.h"
 
@@ -24,7 +25,6 @@ struct Chart {
   std::vector<Series> series;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_loss(const std::string& key) { return key == "loss" || key == "training_loss" || key == "validation_loss"; }
 
 // Returns the chart of a key and its line in the chart: the metric, with '/' if it has module
@@ -194,7 +194,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
           text(caption.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
     if (!changed.empty()) caption += (caption.empty() ? "" : " ") + changed;
     sections.push_back(report_section(chart.group, "curves", title, caption,
-                                      {{"figure", metric}, {"runs", names}, {"thinned", thin}, {"series", all}}));
+                                      {{"quantity", metric}, {"runs", names}, {"thinned", thin}, {"series", all}}));
   }
 }
 

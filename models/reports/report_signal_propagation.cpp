@@ -4,18 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
-#include "engine/types/format.h"
 #include "models/training/signal_propagation.h"
 
 namespace orrery::models {
 namespace {
 
 constexpr const char* group = "Before the first step";
-
-std::string size(double x) { return std::isnan(x) ? "-" : scientific(x, 2); }
-std::string size(const SignalPropagation::Value* value, double SignalPropagation::Value::*which) {
-  return value ? size(value->*which) : "-";
-}
 
 Json table(const std::vector<std::string>& columns, const std::vector<std::vector<std::string>>& rows,
            size_t text_columns, size_t last_text_columns = 0) {
@@ -28,26 +22,21 @@ Json table(const std::vector<std::string>& columns, const std::vector<std::vecto
 }
 
 void add_signal_propagation(Json& sections, const std::string& name, const SignalPropagation& propagation) {
-  using Value = SignalPropagation::Value;
   Json bars = Json::array();
   std::vector<std::vector<std::string>> stream, ratios;
   for (const ResidualRow& step : residual_rows(propagation)) {
-    stream.push_back({step.path, size(step.before, &Value::mean_square), size(step.output, &Value::mean_square),
-                      size(step.after, &Value::mean_square), size(step.before, &Value::gradient),
-                      size(step.output, &Value::gradient), size(step.after, &Value::gradient)});
+    stream.push_back(cells(step));
     if (std::isfinite(step.after->mean_square) && step.after->mean_square >= 0 && !step.path.ends_with("logits"))
       bars.push_back({{"name", step.path},
                       {"value", std::sqrt(step.after->mean_square)},
                       {"low", nullptr},
                       {"high", nullptr},
-                      {"note", "gradient " + size(std::sqrt(step.after->gradient))}});
+                      {"note", "gradient " + cell(std::sqrt(step.after->gradient))}});
   }
-  for (const SignalPropagation::Ratio& r : propagation.ratios)
-    ratios.push_back({r.path, r.ratio, size(r.measured), size(r.predicted),
-                      std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3), r.formula, size(r.v)});
+  for (const SignalPropagation::Ratio& r : propagation.ratios) ratios.push_back(cells(r));
   sections.push_back(report_section(group, "bars", name + ": residual stream after each sublayer",
                                     "Root mean squares of the values, and of the gradients of the loss there.",
-                                    {{"figure", "root mean square"}, {"rows", bars}}));
+                                    {{"quantity", "root mean square"}, {"rows", bars}}));
   sections.push_back(report_section(
       group, "table", name + ": mean squares before and after each sublayer",
       "Mean squares of the residual stream before and after, of the sublayer's output, and of the gradients there.",
@@ -56,7 +45,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
   sections.push_back(report_section(
       group, "table", name + ": measured and predicted ratios",
       "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
-      table({"module", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
+      table({"module", "ratio", "measured", "predicted", "quotient", "formula", "v"}, ratios, 2, 5)));
 }
 
 }  // namespace

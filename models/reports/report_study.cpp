@@ -5,6 +5,7 @@
 
 #include "engine/types/format.h"
 #include "models/formats/csv.h"
+#include "models/former_names.h"
 #include "models/reports/report_sweep.h"
 #include "models/study/verdict_file.h"
 
@@ -29,7 +30,7 @@ void add_claim(Json& sections, const StudyVerdict& v) {
   items.push_back(text_item("results", found));
   for (const std::string& sentence : v.missing) items.push_back(text_item("missing", sentence));
   sections.push_back(report_section(
-      "Verdict", "figures", v.file, "",
+      "Verdict", "values", v.file, "",
       {{"items", Json::array({{{"name", "verdict"}, {"value", v.label()}, {"note", v.kind + ", " + v.samples}},
                               {{"name", "time"},
                                {"value", fixed(v.minutes, 1) + " min"},
@@ -54,7 +55,7 @@ void add_bars(Json& sections, const StudyVerdict& v) {
         "Verdict", "bars", "Difference of " + humanize(what.first) + (what.second ? ", relative" : ""),
         std::string("Means over pairs of ") + (v.kind == "timed" ? "rounds" : "runs with the same seed") +
             ", with Student's 95 % confidence interval.",
-        {{"figure", "difference of " + humanize(what.first)}, {"rows", bars}}));
+        {{"quantity", "difference of " + humanize(what.first)}, {"rows", bars}}));
 }
 
 // Rounds numbers for the table.
@@ -71,7 +72,8 @@ void add_rows(Json& sections, const std::string& path) {
     columns.push_back({{"name", rows[0][k]}, {"align", k < 3 ? "left" : "right"}});
   for (size_t i = 1; i < rows.size(); ++i) {
     Json row = Json::array();
-    for (size_t k = 0; k < rows[i].size(); ++k) row.push_back(shown(rows[i][k], k < 3));
+    for (size_t k = 0; k < rows[i].size(); ++k)
+      row.push_back(k == 0 ? with_current_metrics(rows[i][k]) : shown(rows[i][k], k < 3));
     cells.push_back(std::move(row));
   }
   sections.push_back(report_section("Comparison", "table", "Measured values", "",

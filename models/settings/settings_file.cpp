@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "engine/system/files.h"
+#include "engine/types/ascii.h"
 #include "models/formats/shell_words.h"
 #include "models/formats/unicode.h"
 #include "models/settings/settings_table.h"
@@ -13,8 +14,6 @@
 
 namespace orrery::models {
 namespace {
-
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string in_quotes(const std::string& value) {
   std::string quoted = "\"";
@@ -48,30 +47,54 @@ std::string as_toml(const std::string& value) {
 }
 
 std::string as_key(const std::string& key) {
-  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
 }  // namespace
 
-Pairs read_settings_file(const std::string& path, std::span<const Setting> scratch,
-                         std::span<const ForeignKey> foreign) {
+Assignments read_settings_file(const std::string& path, std::span<const Setting> scratch,
+                               std::span<const ForeignKey> foreign) {
   return settings_in_table(read_toml(path), path, scratch, foreign);
+}
+
+std::string canonical_key(std::span<const Setting> settings, const std::string& key,
+                          std::span<const ForeignKey> foreign) {
+  for (size_t end = key.size(); end != key.npos && end > 0; end = key.rfind('.', end - 1))
+    if (const Setting* const setting = find_setting(settings, key.substr(0, end)))
+      return (setting->key.empty() ? setting->aliases.at(0) : setting->key) + key.substr(end);
+  for (const ForeignKey& other : foreign)
+    if (other.key == key && other.target.find(' ') == other.target.npos)
+      return canonical_key(settings, std::string(other.target));
+  return key;
+}
+
+std::string with_canonical_keys(const std::string& text, std::span<const Setting> settings,
+                                std::span<const ForeignKey> foreign) {
+  std::string all;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size() - 1) + 1, equals = text.find('=', begin),
+                 value = equals < end ? equals : begin;
+    if (value > begin) all += canonical_key(settings, text.substr(begin, value - begin), foreign);
+    all += text.substr(value, end - value);
+    begin = end;
+  }
+  return all;
 }
 
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key) {
   const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);
   try {
-    return toml::parse(text, path)[key].value<std::string>();
+    const toml::table table = toml::parse(text, path);
+    if (const auto flag = table[key].value_exact<bool>()) return *flag ? "yes" : "no";
+    return table[key].value<std::string>();
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }
 }
 
-void check_utf8_settings(std::string_view command, const Pairs& settings) {
+void check_utf8_settings(std::string_view command, const Assignments& settings) {
   for (const auto& [key, value] : settings)
     check_utf8(value, text(command, ": --", key, "=", value), "convert it to UTF-8, or rename the file or folder");
 }
@@ -104,7 +127,7 @@ std::vector<std::string> plugins_of_settings_file(const std::string& path) {
 
 std::string plugin_argument(const std::string& plugin) {
   const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '+' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_';
+    return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_';
   });
   return "--plugin=" + (plain ? plugin : for_bash(plugin));
 }

@@ -6,6 +6,7 @@
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "models/formats/unicode.h"
+#include "models/settings/settings_file.h"
 #include "models/settings/toml.h"
 
 namespace orrery::models {
@@ -63,14 +64,12 @@ std::string toml_location(const std::string& path, const toml::node& node) {
 
 namespace {
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
-
 class TableReader {
  public:
   TableReader(const std::string& path, std::span<const Setting> scratch, std::span<const ForeignKey> foreign)
       : path_(path), scratch_(scratch), foreign_(foreign) {}
 
-  Pairs read(const toml::table& table) {
+  Assignments read(const toml::table& table) {
     members(table, "");
     return std::move(pairs_);
   }
@@ -92,21 +91,13 @@ class TableReader {
 
   // Rejects a setting that is given by several of its names, because the last would silently win.
   void check_once(const std::string& key, const toml::node& node) {
-    const auto [first, is_new] = given_.try_emplace(name_of(key), key, node.source().begin.line);
+    const auto [first, is_new] =
+        given_.try_emplace(canonical_key(scratch_, key, foreign_), key, node.source().begin.line);
     const auto& [name, line] = first->second;
     check(is_new, location(node), ": ", key,
           name == key ? " is already set" : text(" is another name of ", name, ", which is already set"), " in line ",
           line, "; write it once");
   }
-  // Returns the canonical name of a setting.
-  std::string name_of(const std::string& key) const {
-    const auto other =
-        std::find_if(foreign_.begin(), foreign_.end(), [&](const ForeignKey& f) { return f.key == key; });
-    if (const Setting* const setting = find_setting(scratch_, key))
-      return setting->key.empty() ? setting->aliases.at(0) : setting->key;
-    return other == foreign_.end() ? key : name_of(std::string(other->target));
-  }
-
   std::string plain(const toml::node& node) const {
     if (const auto* const list = node.as_array()) {
       std::string numbers;
@@ -154,13 +145,13 @@ class TableReader {
   std::span<const Setting> scratch_;
   std::span<const ForeignKey> foreign_;
   std::map<std::string, std::pair<std::string, int64_t>> given_;  // keys and lines, by their settings' names
-  Pairs pairs_;
+  Assignments pairs_;
 };
 
 }  // namespace
 
-Pairs settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
-                        std::span<const ForeignKey> foreign) {
+Assignments settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
+                              std::span<const ForeignKey> foreign) {
   return TableReader(path, scratch, foreign).read(table);
 }
 

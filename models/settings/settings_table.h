@@ -21,8 +21,7 @@ std::vector<std::pair<std::string, const toml::node*>> members_in_order(const to
 std::string toml_location(const std::string& path, const toml::node& node);  // run.toml:3
 
 // Returns keys and values of a table; keys of inner tables have dots, as in settings_file.h.
-std::vector<std::pair<std::string, std::string>> settings_in_table(const toml::table& table, const std::string& path,
-                                                                   std::span<const Setting> scratch,
-                                                                   std::span<const ForeignKey> foreign = {});
+Assignments settings_in_table(const toml::table& table, const std::string& path, std::span<const Setting> scratch,
+                              std::span<const ForeignKey> foreign = {});
 
 }  // namespace orrery::models

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/formats/gzip.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 constexpr size_t max_brackets = 16, max_dots = 16, max_items = 2'000, max_word_length = 100;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool in_key(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-'; }
+bool in_key(char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; }
 bool in_word(char c) { return in_key(c) || c == '+' || c == '.' || c == ':'; }
 bool opens_text(char c) { return c == '"' || c == '\''; }
 

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
 #include "models/settings/settings_file.h"
 #include "models/settings/settings_table.h"
@@ -78,31 +80,36 @@ class ClaimReader {
                                       : Claim::Kind::timed;
   }
 
-  // A variant may set the keys of its model and task.
-  Assignments settings(const toml::table& table, const Assignments& before) const {
-    std::optional<std::string> model = word_in(table, "model"), task = word_in(table, "task");
-    for (const auto& [key, value] : before) {
-      if (key == "model" && !model) model = value;
-      if (key == "task" && !task) task = value;
-    }
-    const auto from_config = [&](const char* key) {
-      return claim_.config.empty() ? std::nullopt : value_in_settings_file(claim_.config, key);
+  // Returns the settings of the model and task that the assignments or the config file name.
+  TrainSettings scratch_of(const Assignments& given) const {
+    const auto named = [&](const char* name) {
+      const auto last = std::find_if(given.rbegin(), given.rend(), [&](const auto& s) { return s.first == name; });
+      if (last != given.rend()) return std::optional(last->second);
+      return claim_.config.empty() ? std::nullopt : value_in_settings_file(claim_.config, name);
     };
-    if (!model) model = from_config("model");
-    if (!task) task = from_config("task");
-    TrainSettings scratch(model.value_or(TrainSettings().model), task.value_or(""));
-    for (const auto& [key, value] : before) set_setting(scratch, path_, key, value, nanogpt_keys());
+    TrainSettings scratch(named("model").value_or(TrainSettings().model), named("task").value_or(""));
+    for (const auto& [key, value] : given) set_setting(scratch, path_, key, value, nanogpt_keys());
+    return scratch;
+  }
+  // Returns a table's settings by their canonical names. A variant may set the keys of its model and task.
+  Assignments settings(const toml::table& table, const Assignments& before) const {
+    Assignments given = before;
+    for (const char* const key : {"model", "task"})
+      if (const auto name = table[key].value<std::string>()) given.emplace_back(key, *name);
+    TrainSettings scratch = scratch_of(given);
     const std::vector<Setting> members = settings_of(scratch);
     Assignments found = settings_in_table(table, path_, members, nanogpt_keys());
-    for (const char* own : {"out", "seed", "resume"})
-      for (const auto& [key, value] : found)
-        check(key != own, path_, ": a claim cannot set '", own, "'; ",
-              key == "seed" ? "list seeds at the top of the file, as in seeds = [1, 2, 3]"
-                            : "leave it out, because orrery study sets it");
+    for (auto& [key, value] : found) {
+      key = canonical_key(members, key, nanogpt_keys());
+      check_not_own(key);
+    }
     return found;
   }
-  static std::optional<std::string> word_in(const toml::table& table, const char* key) {
-    return table[key].value<std::string>();
+  void check_not_own(const std::string& key) const {
+    for (const char* const own : {"out", "seed", "resume"})
+      check(key != own, path_, ": a claim cannot set '", own, "'; ",
+            key == "seed" ? "list seeds at the top of the file, as in seeds = [1, 2, 3]"
+                          : "leave it out, because orrery study sets it");
   }
 
   void read_variants() {
@@ -114,10 +121,9 @@ class ClaimReader {
     for (const auto& [name, node] : members_in_order(*variants)) {
       check(node->is_table(), location(*node), ": the variant '", name,
             "' must be a table of settings, as in [variants.", name, "]");
-      const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-      });
-      const bool is_name = !name.empty() && plain && !(name[0] >= '0' && name[0] <= '9') && name != "swept";
+      const bool plain =
+          std::all_of(name.begin(), name.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
+      const bool is_name = !name.empty() && plain && !is_digit(name[0]) && name != "swept";
       check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
       claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});
@@ -130,6 +136,7 @@ class ClaimReader {
     swept_keys(*sweep, "");
     check(!claim_.sweep.empty(), location("sweep"),
           ": [sweep] is empty; list values of a setting, as in layers = [2, 4]");
+    check_none_overridden();
     for (const SweptKey& key : claim_.sweep)
       check(key.values.size() == claim_.sweep[0].values.size(), location("sweep"), ": the list ", key.key,
             " has length ", key.values.size(), " and ", claim_.sweep[0].key, " has ", claim_.sweep[0].values.size(),
@@ -137,6 +144,26 @@ class ClaimReader {
     std::set<std::string> distinct(claim_.sweep[0].values.begin(), claim_.sweep[0].values.end());
     check(distinct.size() == claim_.swept_values() && distinct.size() > 1, location("sweep"), ": ", claim_.sweep[0].key,
           " must have two or more values, all different");
+  }
+  // Gives the swept keys their canonical names; each must be the only one that sets its setting.
+  void check_none_overridden() {
+    Assignments given = claim_.base;
+    for (const auto& each : claim_.variants[0].settings) given.push_back(each);
+    TrainSettings scratch = scratch_of(given);
+    const std::vector<Setting> members = settings_of(scratch);
+    std::map<std::string, std::string> typed;  // by canonical names
+    for (SweptKey& swept : claim_.sweep) {
+      const std::string key = canonical_key(members, swept.key, nanogpt_keys());
+      check_not_own(key);
+      const auto [other, is_new] = typed.try_emplace(key, swept.key);
+      check(is_new, location("sweep"), ": ", swept.key, " is another name of ", other->second,
+            ", which is in [sweep] too; leave one of them out");
+      for (const Variant& variant : claim_.variants)
+        for (const auto& [its, value] : variant.settings)
+          check(its != key && !its.starts_with(key + "."), location("sweep"), ": the variant '", variant.name,
+                "' sets ", its, ", which ", swept.key, " of [sweep] overrides; leave one of them out");
+      swept.key = key;
+    }
   }
   void swept_keys(const toml::table& table, const std::string& prefix) {
     for (const auto& [key, node] : members_in_order(table)) {
@@ -200,18 +227,14 @@ class ClaimReader {
             location("learning_rates"), ": the learning rate ", print_number(lr), " is listed twice; leave one out");
       claim_.learning_rates.push_back(lr);
     }
-    const auto sets_lr = [](const Assignments& settings) {
-      return std::any_of(settings.begin(), settings.end(), [](const auto& s) {
-        return s.first == "learning_rate" || s.first == "lr" || s.first == "rate" || s.first == "min_learning_rate" ||
-               s.first == "final_rate";
-      });
-    };
+    const auto is_lr = [](const std::string& key) { return key == "learning_rate" || key == "min_learning_rate"; };
     for (const SweptKey& key : claim_.sweep)
-      check(!sets_lr({{key.key, ""}}), location("sweep"), ": ", key.key,
+      check(!is_lr(key.key), location("sweep"), ": ", key.key,
             " is in [sweep], but learning_rates is given too; leave one of them out");
     for (const Variant& variant : claim_.variants)
-      check(!sets_lr(variant.settings), path_, ": the variant '", variant.name,
-            "' sets its own learning rate, but learning_rates is given too; leave one of them out");
+      for (const auto& [key, value] : variant.settings)
+        check(!is_lr(key), path_, ": the variant '", variant.name,
+              "' sets its own learning rate, but learning_rates is given too; leave one of them out");
   }
 
   void read_metric() {

@@ -4,7 +4,8 @@
 #include <optional>
 
 #include "engine/settings/spec.h"
-#include "engine/types/check.h"
+#include "engine/types/ascii.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery::models {
 namespace {
@@ -27,20 +28,20 @@ Braces braces_at(const std::string& text, size_t open) {
       return found;
     }
   }
-  fail("sweep: '", text, "' opens a brace that is not closed; add }");
+  fail_usage("sweep: '", text, "' opens a brace that is not closed; add }");
 }
 
 // Returns the numbers of a range such as "0..4"; none if `part` is not a range.
 std::optional<std::vector<std::string>> range_in(const std::string& part, size_t max_values) {
   const size_t dots = part.find("..");
   const auto digits = [](const std::string& s) {
-    return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return !s.empty() && s.size() < 18 && std::all_of(s.begin(), s.end(), is_digit);
   };
   if (dots == std::string::npos || !digits(part.substr(0, dots)) || !digits(part.substr(dots + 2))) return {};
   const int64_t first = std::stoll(part.substr(0, dots)), last = std::stoll(part.substr(dots + 2));
   const int64_t step = first <= last ? 1 : -1;
-  check(static_cast<size_t>((last - first) * step) < max_values, "sweep: {", part, "} has more than ", max_values,
-        " values; use a shorter range");
+  check_usage(static_cast<size_t>((last - first) * step) < max_values, "sweep: {", part, "} has more than ", max_values,
+              " values; use a shorter range");
   std::vector<std::string> all;
   for (int64_t i = first; i != last + step; i += step) all.push_back(std::to_string(i));
   return all;
@@ -50,16 +51,16 @@ std::optional<std::vector<std::string>> range_in(const std::string& part, size_t
 constexpr int max_nested_braces = 32;
 
 std::vector<std::string> expand(const std::string& text, size_t max_values, int depth) {
-  check(depth <= max_nested_braces, "sweep: braces are nested more than ", max_nested_braces,
-        " levels deep; use fewer levels");
+  check_usage(depth <= max_nested_braces, "sweep: braces are nested more than ", max_nested_braces,
+              " levels deep; use fewer levels");
   std::vector<std::string> all = {""};
   size_t done = 0;  // each of `all` contains the text before this offset, expanded
   for (size_t open; (open = text.find('{', done)) != std::string::npos;) {
     const size_t stray = text.find('}', done);
-    check(stray == std::string::npos || open < stray, "sweep: '", text,
-          "' closes a brace that was not opened; remove }");
+    check_usage(stray == std::string::npos || open < stray, "sweep: '", text,
+                "' closes a brace that was not opened; remove }");
     Braces braces = braces_at(text, open);
-    check(braces.close > open + 1, "sweep: '", text, "' has empty braces; put values in them, as in {1,2}");
+    check_usage(braces.close > open + 1, "sweep: '", text, "' has empty braces; put values in them, as in {1,2}");
     braces.commas.push_back(braces.close);
     std::vector<std::string> parts;
     size_t begin = open + 1;
@@ -70,15 +71,16 @@ std::vector<std::string> expand(const std::string& text, size_t max_values, int 
       parts.insert(parts.end(), its.begin(), its.end());
       begin = end + 1;
     }
-    check(parts.size() <= max_values / all.size(), "sweep: '", text, "' has more than ", max_values,
-          " values; give fewer");
+    check_usage(parts.size() <= max_values / all.size(), "sweep: '", text, "' has more than ", max_values,
+                " values; give fewer");
     std::vector<std::string> longer;
     for (const std::string& start : all)
       for (const std::string& part : parts) longer.push_back(start + text.substr(done, open - done) + part);
     all = std::move(longer);
     done = braces.close + 1;
   }
-  check(text.find('}', done) == std::string::npos, "sweep: '", text, "' closes a brace that was not opened; remove }");
+  check_usage(text.find('}', done) == std::string::npos, "sweep: '", text,
+              "' closes a brace that was not opened; remove }");
   for (std::string& value : all) value += text.substr(done);
   return all;
 }
@@ -112,8 +114,8 @@ std::vector<KeyValues> lists_of(const Assignments& given, size_t max_values) {
 std::vector<Assignments> combinations(const Assignments& given, size_t max_values) {
   std::vector<Assignments> all = {{}};
   for (const auto& [key, values] : lists_of(given, max_values)) {
-    check(all.size() <= max_values / values.size(), "sweep: more than ", max_values,
-          " combinations of settings; give fewer values");
+    check_usage(all.size() <= max_values / values.size(), "sweep: more than ", max_values,
+                " combinations of settings; give fewer values");
     std::vector<Assignments> longer;
     for (const Assignments& begun : all)
       for (const std::string& value : values) {

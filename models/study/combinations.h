@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 
@@ -13,8 +14,6 @@ namespace orrery::models {
 // "{softmax,pointwise(relu, alpha=1)}" has two parts. Throws if a brace is not closed or not
 // opened, if a pair is empty, or if there are more than `max_values` values.
 std::vector<std::string> expand_braces(const std::string& text, size_t max_values = 100'000);
-
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 // Returns every combination of the keys' values; a key may have braces or be repeated. Keys keep
 // the order of their first occurrence; the first changes slowest. Throws above `max_values`.

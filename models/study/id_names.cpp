@@ -7,6 +7,7 @@
 #include "engine/types/check.h"
 #include "models/former_names.h"
 #include "models/settings/settings_table.h"
+#include "models/study/refutation.h"
 
 namespace orrery::models {
 namespace {
@@ -121,8 +122,10 @@ std::string claim_in_id(const std::string& path) {
         else
           variants.insert(variant, settings);
       named.insert(key, std::move(variants));
-    } else if (key == "metric" || key == "refuted_if") {
+    } else if (key == "metric") {
       insert(named, key, node, with_former_metrics);
+    } else if (key == "refuted_if") {
+      insert(named, key, node, [](const std::string& text) { return with_renamed_metric(text, with_former_metrics); });
     } else {
       named.insert(key == "reported" ? "figure" : key, node);
     }

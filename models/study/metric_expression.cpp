@@ -8,6 +8,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/former_names.h"
 #include "models/study/metric_names.h"
@@ -135,7 +136,7 @@ class Parser {
       refuse(text("names the function '", metric.name, "' without arguments; write ", metric.name, "(...)"));
     if (metric.name == "swept") {
       metric.kind = Kind::swept;
-    } else if (const char first = metric.name[0]; (first >= '0' && first <= '9') || first == '-' || first == '+') {
+    } else if (const char first = metric.name[0]; is_digit(first) || first == '-' || first == '+') {
       metric.kind = Kind::number, metric.value = parse_number(what_, metric.name);
       check(std::isfinite(metric.value), what_, ": ", metric.name, " is not a finite number");
     } else {

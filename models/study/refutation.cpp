@@ -6,15 +6,11 @@
 
 #include "engine/settings/registry.h"
 #include "engine/settings/spec.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(' ');
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
 
 struct Split {
   std::string before, sign, after;
@@ -26,7 +22,8 @@ std::optional<Split> split_at(const std::string& text, std::initializer_list<con
   for (const char* const sign : signs)
     if (const size_t at = text.rfind(" " + std::string(sign) + " "); at != std::string::npos && (!found || at > last)) {
       const size_t length = std::string(sign).size() + 2;
-      found = Split{trimmed(text.substr(0, at)), sign, trimmed(text.substr(at + length))};
+      const std::string_view all = text;
+      found = Split{std::string(trimmed(all.substr(0, at))), sign, std::string(trimmed(all.substr(at + length)))};
       last = at;
     }
   return found;

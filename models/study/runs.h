@@ -40,7 +40,7 @@ IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs 
 std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 bool is_run_id(std::string_view text);  // RUN-SOURCES, or RUN alone
-std::string hash_of_id(const std::string& id);
+std::string hash_of_id(const std::string& id);  // RUN
 
 // The ids of runs in a pool's folder.
 class RunIds {
@@ -82,7 +82,9 @@ Outcome outcome_of(const RunLog& log);
 // Throws if the log of an ended run lacks steps, or has another last validation than the outcome.
 void check_log(const std::string& run_folder, const Outcome& outcome);
 
+// Write and read pool/ID.json. Reading throws Error if the file is damaged, and returns nothing if
+// it does not exist.
 void write_outcome(const std::string& path, const Outcome& outcome);
-std::optional<Outcome> read_outcome(const std::string& path);  // none if there is no such file
+std::optional<Outcome> read_outcome(const std::string& path);
 
 }  // namespace orrery::models

@@ -6,8 +6,10 @@
 
 #include "engine/system/files.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 #include "models/formats/json.h"
 #include "models/former_names.h"
+#include "models/study/refutation.h"
 
 namespace orrery::models {
 namespace {
@@ -52,9 +54,12 @@ Json json_of(const ComparisonResult& c) {
 }
 ComparisonResult comparison_in(const Json& json, const std::string& what) {
   ComparisonResult c;
-  c.refuted_if = with_current_metrics(text_member(json, "refuted_if", what)), c.name = text_member(json, "name", what);
-  c.metric = with_current_metrics(text_member(json, "metric", what));
+  const std::string metric = text_member(json, "metric", what), shown = ": " + humanize(metric) + ",";
+  c.metric = with_current_metrics(metric), c.name = text_member(json, "name", what);
+  c.refuted_if = with_renamed_metric(text_member(json, "refuted_if", what), with_current_metrics);
   c.at = text_member(json, "at", what), c.sentence = text_member(json, "sentence", what);
+  if (const size_t at = c.sentence.find(shown); at != std::string::npos)
+    c.sentence.replace(at, shown.size(), ": " + humanize(c.metric) + ",");
   c.verdict = parse_verdict(text_member(json, "verdict", what), what);
   c.known = flag_member(json, "known", what), c.is_borderline = flag_member(json, "on_border", what);
   c.mean = number_member(json, "mean", what), c.low = number_member(json, "low", what);
@@ -107,7 +112,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"minutes_of_runs", v.minutes_of_runs}};
   json["read"] = v.input_hashes;
   json["verdict"] = name(v.result.verdict);
-  json["figure"] = v.reported, json["smaller"] = v.smaller, json["main"] = v.main;
+  json["reported"] = v.reported, json["smaller"] = v.smaller, json["main"] = v.main;
   json["comparisons"] = comparisons_of(v.result);
   json["learning_rates"] = Json::array();
   for (const auto& [variant, rate] : v.learning_rates)
@@ -132,7 +137,8 @@ StudyVerdict read_verdict(const std::string& path) {
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
   if (json.contains("read")) v.input_hashes = hashes_in(json["read"], path);
-  v.reported = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
+  v.reported = text_member(json, json.contains("figure") ? "figure" : "reported", path);  // the former name, or today's
+  v.smaller = text_member(json, "smaller", path);
   v.main = flag_member(json, "main", path);
   v.result = result_in(json, path);
   for (const Json& each : list_member(json, "learning_rates", path))

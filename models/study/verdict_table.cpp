@@ -172,7 +172,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
     for (const ListedVerdict& each : main)
       if (each.verdict)
         page +=
-            text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.path()), "/picture.svg)\n");
+            text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.path()), "/samples.svg)\n");
   }
   std::string group;
   bool begun = false;

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
+#include "engine/types/usage_error.h"
 #include "models/data/algorithmic/base/problem.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -40,12 +41,12 @@ class Algorithmic final : public Task {
         batch_(options.batch_size),
         rng_(RandomKey{options.seed, 0}.derive("algorithmic")) {
     const int64_t context = setting_of<int64_t>(model, "context");
-    check(problem_->length() <= context, "train: problem=", s.problem, " has sequences of ", problem_->length(),
-          " tokens, but context is ", context, "; use context=", problem_->length(), " or shorter sequences");
+    check_usage(problem_->length() <= context, "train: problem=", s.problem, " has sequences of ", problem_->length(),
+                " tokens, but context is ", context, "; use context=", problem_->length(), " or shorter sequences");
     int64_t& vocabulary = setting_of<int64_t>(model, "vocabulary");
     if (vocabulary == 0) vocabulary = problem_->vocabulary();
-    check(vocabulary >= problem_->vocabulary(), "train: vocabulary (", vocabulary, ") must be at least ",
-          problem_->vocabulary(), ", the tokens of problem=", s.problem, "; leave it out or raise it");
+    check_usage(vocabulary >= problem_->vocabulary(), "train: vocabulary (", vocabulary, ") must be at least ",
+                problem_->vocabulary(), ", the tokens of problem=", s.problem, "; leave it out or raise it");
     vocabulary_ = vocabulary;
   }
 

@@ -48,7 +48,7 @@ class ImageClassification final : public Task {
       v.common("data", data,
                "folder of training images; class folders of PNG or JPEG, IDX files, or CIFAR's binary files");
       v("validation_data", validation_data,
-        "folder of validation images; its validation split or all; none: that of `data`, or a fraction");
+        "folder of validation images; its validation split or all; if not given, that of `data`, or a fraction");
       v("loss", loss, "loss; softmax: one class per image; sigmoid: each class independently",
         one_of({"softmax", "sigmoid"}));
       v("validation_fraction|held_out", validation_fraction,

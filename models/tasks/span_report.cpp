@@ -55,7 +55,7 @@ void SpanReport::add_to(Validation& validation) const {
     const Layer& layer = layers_[i];
     std::vector<double> heads = layer.sums;
     for (double& tokens : heads) tokens /= layer.count;
-    if (!layer.span->learned()) heads = {static_cast<double>(layer.span->limit())};
+    if (!layer.span->learned()) heads = {static_cast<double>(layer.span->max_span())};
     if (heads.empty()) continue;  // the span was not used
     const std::string name = "span." + std::to_string(i);
     validation.details.insert(validation.details.end(),

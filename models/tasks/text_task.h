@@ -21,9 +21,10 @@ struct TextSettings {
     v.common("data", data,
              "training text, a file or folder (UTF-8); or data prepared by `orrery prepare`, nanoGPT or llm.c");
     v("validation_data", validation_data,
-      "validation text; of a prepared folder its val.bin; none: the end of `data` (validation_fraction)");
+      "validation text; of a prepared folder its val.bin; if not given, the end of `data` (validation_fraction)");
     v.common("tokenizer", tokenizer,
-             "tokenizer or its path; character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N)",
+             "tokenizer or its path; character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N); if not "
+             "given, the one of prepared data",
              with_aliases({"token_ids|numbers"}));
     v("validation_fraction|held_out", validation_fraction,
       "fraction of the text, at its end, for validation, unless validation has its own file", between(0.001, 0.9));

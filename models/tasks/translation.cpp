@@ -36,7 +36,7 @@ class Translation final : public Task {
       v.common("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
       v.common("translations", translations, "translations of `data`, line by line");
       v("validation_data", validation_data,
-        "validation sentences, in the form of `data`; none: validation_fraction of `data`");
+        "validation sentences, in the form of `data`; if not given, validation_fraction of `data`");
       v("validation_translations", validation_translations, "translations of `validation_data`, line by line");
       v("source_column", source_column, "column of the sentence in a file with tab-separated columns, from 1",
         between(1, 1000));

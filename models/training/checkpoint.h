@@ -23,7 +23,7 @@ namespace orrery::models {
 struct CheckpointState {
   int64_t step = 0;       // updates done
   std::string tokenizer;  // as Tokenizer::save wrote it
-  std::vector<std::pair<std::string, std::string>> settings;
+  Assignments settings;
   double validation_loss = 0;              // nats, the latest; 0 if there was none
   int64_t validated = -1;                  // step of validation_loss; -1: none, or not recorded
   int64_t data_since = 0;                  // step at which allow_new_text last changed the data; 0: never

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/ops/ops.h"
-#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 #include "nn/base/module.h"
 
 namespace orrery::models {
@@ -17,8 +17,8 @@ inline Tensor extra_loss(const nn::ForwardPass& pass, const std::string& name) {
   Tensor sum;
   for (const nn::ForwardPass::Loss& one : pass.losses)
     if (one.name == name) sum = sum ? sum + one.value : one.value;
-  check(bool(sum), "train: losses.", name,
-        " has a weight, but no module of this model computes this loss; set it to 0");
+  check_usage(bool(sum), "train: losses.", name,
+              " has a weight, but no module of this model computes this loss; set it to 0");
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/former_names.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr size_t chunk_bytes = size_t{1} << 18;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 size_t skip_digits(std::string_view text, size_t at) {
   while (at < text.size() && is_digit(text[at])) ++at;
   return at;

@@ -79,7 +79,7 @@ std::string listed_value(std::string_view key, const ByKey& settings) {
 
 struct Listed {
   ByKey settings;
-  const std::map<std::string, Fingerprint>* read;  // LossMeaning::read
+  const std::map<std::string, Fingerprint>* fingerprints;  // LossMeaning::fingerprints
 };
 
 // A setting's value in a run, as text and as the fingerprint of what it names; empty: unknown.
@@ -108,11 +108,11 @@ Value setting_in(const Listed& run, std::string_view key) {
   const std::string_view named = key == "translations"              ? "data"
                                  : key == "validation_translations" ? "validation_data"
                                                                     : key;
-  const auto found = run.read->find(std::string(named));
-  if (found == run.read->end() || listed_value(named, run.settings).empty()) return value;
-  const auto division = run.read->find(std::string(named) + division_mark);
+  const auto found = run.fingerprints->find(std::string(named));
+  if (found == run.fingerprints->end() || listed_value(named, run.settings).empty()) return value;
+  const auto division = run.fingerprints->find(std::string(named) + division_mark);
   value.print = named != key ? "included" : found->second.sha256;
-  if (named == key && division != run.read->end()) value.print += division->second.sha256;
+  if (named == key && division != run.fingerprints->end()) value.print += division->second.sha256;
   if (named != "tokenizer") value.division = division_of(run.settings);
   return value;
 }
@@ -159,12 +159,12 @@ std::vector<std::string> metrics_with_meaning(const std::string& pattern) {
 
 LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& state) {
   LossMeaning run{settings, state.extra_inputs};
-  if (!state.text.sha256.empty()) run.read["data"] = state.text;
+  if (!state.text.sha256.empty()) run.fingerprints["data"] = state.text;
   try {
     if (!setting_of(settings, "tokenizer").empty())
-      run.read["tokenizer"] = fingerprint_of(*restore_tokenizer(state.tokenizer));
+      run.fingerprints["tokenizer"] = fingerprint_of(*restore_tokenizer(state.tokenizer));
   } catch (const Error&) {
-    run.read.erase("tokenizer");  // an imported run may have none
+    run.fingerprints.erase("tokenizer");  // an imported run may have none
   }
   return run;
 }
@@ -175,10 +175,10 @@ std::vector<std::string> differing_loss_settings(const std::string& metric, std:
   std::vector<Listed> all;
   for (const LossMeaning& run : runs) {
     const auto listed = list_settings(resolved(run.settings));
-    all.push_back({{listed.begin(), listed.end()}, &run.read});
+    all.push_back({{listed.begin(), listed.end()}, &run.fingerprints});
   }
   const bool tokenizers_known =
-      std::all_of(all.begin(), all.end(), [](const Listed& run) { return run.read->contains("tokenizer"); });
+      std::all_of(all.begin(), all.end(), [](const Listed& run) { return run.fingerprints->contains("tokenizer"); });
   const auto any_differ = [&](const auto& value_of) {
     std::set<Value> values;
     for (const Listed& run : all) values.insert(value_of(run));

@@ -27,7 +27,7 @@ struct LossMeaning {
   TrainSettings settings;
   // Fingerprints of the inputs, as in Task::extra_inputs, by setting; also "data" and
   // "tokenizer". A missing entry is unknown.
-  std::map<std::string, Fingerprint> read = {};
+  std::map<std::string, Fingerprint> fingerprints = {};
 };
 LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& state);
 

@@ -7,16 +7,12 @@
 #include <string_view>
 
 #include "engine/settings/spec.h"
-#include "engine/types/check.h"
+#include "engine/types/ascii.h"
+#include "engine/types/usage_error.h"
 #include "nn/optimizers/base/optimizer.h"
 
 namespace orrery::models {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
 
 // Calls apply(parameter, value) for each rule of a list and each parameter that matches it.
 template <class Apply>
@@ -50,19 +46,21 @@ bool decays_weights(const Spec& optimizer) {
 
 void apply_parameter_rules(const TrainSettings& settings, nn::Module& model) {
   nn::ensure_paths(model);
-  for_each_rule("lr_scales", settings.lr_scales, model, [](nn::Parameter& parameter, const std::string& value) {
+  const auto set_lr_scale = [](nn::Parameter& parameter, const std::string& value) {
     const double factor = parse_number("train: lr_scales", value);
     check(factor >= 0 && std::isfinite(factor), "train: lr_scales: ", value, " must be a number of at least 0");
     parameter.lr_scale = factor;
-  });
+  };
   const bool can_decay = decays_weights(settings.optimizer);
-  for_each_rule(
-      "weight_decay_rules", settings.weight_decay_rules, model,
-      [&](nn::Parameter& parameter, const std::string& value) {
-        parameter.decay = parse_yes_or_no("train: weight_decay_rules", value);
-        check(can_decay || !parameter.decay, "train: weight_decay_rules: optimizer=", settings.optimizer,
-              " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw");
-      });
+  const auto set_decay = [&](nn::Parameter& parameter, const std::string& value) {
+    parameter.decay = parse_yes_or_no("train: weight_decay_rules", value);
+    check(can_decay || !parameter.decay, "train: weight_decay_rules: optimizer=", settings.optimizer,
+          " has no weight_decay; leave weight_decay_rules out, or use an optimizer that has it, such as adamw");
+  };
+  as_usage([&] {
+    for_each_rule("lr_scales", settings.lr_scales, model, set_lr_scale);
+    for_each_rule("weight_decay_rules", settings.weight_decay_rules, model, set_decay);
+  });
 }
 
 }  // namespace orrery::models

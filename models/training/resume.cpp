@@ -6,12 +6,13 @@
 
 #include "engine/settings/loaded_plugins.h"
 #include "engine/settings/registry.h"
-#include "engine/types/check.h"
+#include "engine/types/usage_error.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/shell_words.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/training/loss_settings.h"
+#include "models/training/replay.h"
 
 namespace orrery::models {
 namespace {
@@ -64,11 +65,14 @@ bool is_in(const auto& names, std::string_view key) {
 }
 
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
+bool is_of_data(const std::string& key) { return splits_data(key) || is_path_of_data(key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
-  check(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours,
-        splits_data(key) || is_path_of_data(key) ? "; add --allow_new_text=yes to continue with other data, or " : "; ",
-        "resume it with its own settings: ", resume_command(run));
+  check_usage(its == ours || !is_replay(run), "replay: the state in ", run, " is of a run with ", key, "=", its,
+              ", not ", ours, "; leave ", key, " out");
+  check_usage(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours, "; ",
+              is_of_data(key) ? "add --allow_new_text=yes to continue with other data, or " : "",
+              "resume it with its own settings: ", resume_command(run));
 }
 
 // Earlier versions recorded the default where prepared data came with their own tokenizer.
@@ -76,47 +80,58 @@ bool resolves_default_tokenizer(const std::string& before, const std::string& no
   return before == "character" && now != before && restore_tokenizer(tokenizer)->name() == now;
 }
 
-void check_same_settings(const TrainSettings& now, const TrainSettings& then, const std::string& tokenizer) {
-  check_same_kind(now.out, now.model, now.task, then);
-  if (then.optimizer.name != now.optimizer.name)  // the optimizer state would differ; its settings may change
-    check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
+// Calls take(key, before, now) for each setting that differs and that a resumed run may not change,
+// or only with allow_new_text.
+void each_difference(const TrainSettings& now, const TrainSettings& then, const std::string& tokenizer,
+                     const auto& take) {
   const TrainSettings its = resolved(then);
   for (const auto& [key, value] : list_settings(resolved(now))) {
     if (!defines_loss(key) && (key.starts_with(changeable_group) || is_in(changeable_settings, key))) continue;
-    if (now.allow_new_text && splits_data(key)) continue;
     const std::string before = setting_of(its, key);
     if (key == "init_from" && value.empty()) continue;  // the starting point may be left out
     if (key == "tokenizer" && resolves_default_tokenizer(before, value, tokenizer)) continue;
     // Data may have moved. If a path is added or removed, data are used differently.
-    if (!is_path_of_data(key) || (!now.allow_new_text && before.empty() != value.empty()))
-      check_same(now.out, key, before, value);
+    if (is_path_of_data(key) ? before.empty() != value.empty() : before != value) take(key, before, value);
   }
 }
 
-// A run resumed with other data recorded those; an older checkpoint recorded none.
-void check_same_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
-                     const Task& task) {
-  if (now.allow_new_text) return;
-  const auto check_same = [&](const Fingerprint& found, const Fingerprint& its, const std::string& ours,
+void check_same_settings(const TrainSettings& now, const TrainSettings& then, const std::string& tokenizer) {
+  check_same_kind(now.out, now.model, now.task, then);
+  if (then.optimizer.name != now.optimizer.name)  // the optimizer state would differ; its settings may change
+    check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
+  each_difference(now, then, tokenizer, [&](const std::string& key, const std::string& its, const std::string& ours) {
+    if (!now.allow_new_text || !is_of_data(key)) check_same(now.out, key, its, ours);
+  });
+}
+
+// Returns an error message that states how the data differ from the run's; empty if they do not. A
+// run resumed with other data recorded those; an older checkpoint recorded none.
+std::string difference_of_data(const TrainSettings& now, const TrainSettings& then, const CheckpointState& before,
+                               const Task& task) {
+  const auto difference = [&](const Fingerprint& found, const Fingerprint& its, const std::string& ours,
                               const std::string& key) {
-    check(its.sha256.empty() || its == found, "train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ",
-          found.sha256.substr(0, 12), "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=",
-          setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
-          "...); resume it with that, or add --allow_new_text=yes to continue with this");
+    if (its.sha256.empty() || its == found) return std::string();
+    return text("train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ", found.sha256.substr(0, 12),
+                "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=", setting_of(then, key),
+                " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
+                "...); resume it with that, or add --allow_new_text=yes to continue with this");
   };
-  check_same(task.fingerprint(), before.text, task.data(), "data");
+  std::string differs = difference(task.fingerprint(), before.text, task.data(), "data");
   const std::map<std::string, Fingerprint> extra_inputs = task.extra_inputs();
-  for (const auto& [key, its] : before.extra_inputs) {
+  for (auto each = before.extra_inputs.begin(); differs.empty() && each != before.extra_inputs.end(); ++each) {
+    const auto& [key, its] = *each;
     const auto found = extra_inputs.find(key);
     if (key.ends_with(division_mark)) {
       const std::string setting = key.substr(0, key.size() - division_mark.size());
-      check(found != extra_inputs.end() && found->second == its, "train: --", setting, "=", setting_of(now, setting),
-            " is split into other files than the ", its.bytes, " that the run in ", now.out,
-            " read; resume it with those, or add --allow_new_text=yes to continue with these");
+      if (found == extra_inputs.end() || found->second != its)
+        differs = text("train: --", setting, "=", setting_of(now, setting), " is split into other files than the ",
+                       its.bytes, " that the run in ", now.out,
+                       " read; resume it with those, or add --allow_new_text=yes to continue with these");
     } else if (found != extra_inputs.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
-      check_same(found->second, its, setting_of(now, key), key);
+      differs = difference(found->second, its, setting_of(now, key), key);
     }
   }
+  return differs;
 }
 
 // The hash of a plug-in's file at the time of the checkpoint is stored with those of the data.
@@ -187,20 +202,20 @@ std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all) {
 
 bool has_new_data(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   if (!now.allow_new_text) return false;
-  TrainSettings strict = now;
-  strict.allow_new_text = false;
-  try {
-    check_same_run(strict, before, task);
-    return false;
-  } catch (const Error&) {  // an error that allow_new_text permits
-    return true;
-  }
+  const TrainSettings then = make_settings(before.settings);
+  bool differs = !difference_of_data(now, then, before, task).empty();
+  each_difference(now, then, before.tokenizer,
+                  [&](const std::string& key, const auto&...) { differs |= is_of_data(key); });
+  return differs;
 }
 
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check_same_settings(now, then, before.tokenizer);
-  check_same_data(now, then, before, task);
+  if (!now.allow_new_text) {
+    const std::string difference = difference_of_data(now, then, before, task);
+    check(difference.empty(), difference);
+  }
   const std::vector<std::string> changed = changed_plugins(before);
   check(changed.empty(), "train: ", join(changed),
         changed.size() == 1 ? " is not the plug-in" : " are not the plug-ins", " that the run in ", now.out,

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "engine/system/folders.h"
+#include "engine/types/usage_error.h"
 #include "models/formats/output_file.h"
 #include "models/settings/settings_file.h"
 #include "models/training/metrics_log.h"
@@ -250,28 +251,39 @@ std::string checkpoint_at(const std::string& folder) {
   return latest;
 }
 
-void RunFolder::check_free() const {
+std::string checkpoint_to_resume(const std::string& folder, bool resume_from_previous) {
+  const std::string intact = resume_from_previous ? first_intact(checkpoints_in(folder), false) : "";
+  return intact.empty() ? latest_checkpoint(folder) : intact;  // throws, with the damage
+}
+
+void check_free(const std::string& folder, const LockUser& user) {
   const auto check_file = [&](const char* name, const OutputKind& kind) {
-    check_output(lock_.user().command, in(path_, name), kind, lock_.user().setting);
+    check_output(user.command, in(folder, name), kind, user.setting);
   };
   check_file(settings_name, {"the settings of a run", is_written_settings_file});
   check_file(metrics_name, {"the log of a run", is_metrics_file});
 }
 
-std::string RunFolder::checkpoint_to_resume(bool resume_from_previous) {
-  return resumed_unverified_ = last_good_ = find_to_resume(resume_from_previous);
+void check_usable(const std::string& folder) {
+  check_usage(!folder.empty(), "train: --out is empty; give a folder, as in --out=runs/mine");
+  check(!is_locked(folder), "train: ", folder,
+        " is in use by another program; wait until it ends, or choose another --out");
+  std::string there = folder;
+  while (!there.empty() && ::access(there.c_str(), F_OK) != 0 && errno == ENOENT)
+    there = fs::path(without_last_slashes(there)).parent_path().string();
+  if (there.empty()) there = ".";
+  const int reason = !folder_exists(there) ? ENOTDIR : ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  check(reason == 0, "train: cannot write to ", folder, ": ", std::generic_category().message(reason),
+        "; choose another --out");
 }
 
-std::string RunFolder::find_to_resume(bool resume_from_previous) {
-  if (!resume_from_previous) return latest_checkpoint(path_);
-  const std::vector<std::string> checkpoints = checkpoints_in(path_);
-  const std::string intact = first_intact(checkpoints, false);
-  if (intact.empty()) return latest_checkpoint(path_);  // throws, with the damage
-  for (const std::string& damaged : checkpoints) {
-    if (damaged == intact) break;
+std::string RunFolder::checkpoint_to_resume(bool resume_from_previous) {
+  const std::string found = models::checkpoint_to_resume(path_, resume_from_previous);
+  for (const std::string& damaged : checkpoints_in(path_)) {
+    if (damaged == found) break;
     quarantine(damaged);
   }
-  return intact;
+  return resumed_unverified_ = last_good_ = found;
 }
 
 std::string RunFolder::previous_checkpoint() const {

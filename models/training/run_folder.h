@@ -33,6 +33,13 @@ std::string latest_checkpoint(const std::string& folder, bool weights_alone = fa
 // Returns `folder` itself if it is a checkpoint, else the latest in it, which may lack the
 // optimizer. Throws if there is none.
 std::string checkpoint_at(const std::string& folder);
+// Returns latest_checkpoint; with `resume_from_previous` the newest intact one.
+std::string checkpoint_to_resume(const std::string& folder, bool resume_from_previous);
+// Throws if settings.toml or metrics.jsonl, which a new run replaces, were not written by a run
+// (output_file.h).
+void check_free(const std::string& folder, const LockUser& user = {});
+// Throws if a run uses the folder, or if it cannot be created or written. Writes nothing.
+void check_usable(const std::string& folder);
 // Returns true if --resume_from_previous=yes can resume: the newest intact one has an optimizer.
 bool can_resume(const std::string& folder);
 // Returns the checkpoint with the lowest validation loss at its own step, among those of the
@@ -44,11 +51,7 @@ class RunFolder {
   // Makes the folder and locks it (folder_lock.h) for as long as this object lives.
   explicit RunFolder(const std::string& path, const LockUser& user = {}) : path_(path), lock_(path, user) {}
 
-  // Throws if settings.toml or metrics.jsonl, which a new run replaces, were not written by
-  // a run (output_file.h).
-  void check_free() const;
-
-  // latest_checkpoint; with resume_from_previous, newer damaged ones are first renamed to .damaged.
+  // checkpoint_to_resume of the folder; newer damaged ones are renamed to .damaged.
   std::string checkpoint_to_resume(bool resume_from_previous);
 
   // Writes `folder`/step_000050 and returns its path. It is complete or absent. A foreign folder of
@@ -80,7 +83,6 @@ class RunFolder {
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 
  private:
-  std::string find_to_resume(bool resume_from_previous);
   bool is_intact(const std::string& checkpoint);
 
   std::string path_;

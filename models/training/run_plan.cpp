@@ -8,9 +8,12 @@
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
 #include "engine/types/sizes.h"
+#include "engine/types/usage_error.h"
 #include "models/settings/settings_file.h"
+#include "models/training/parameter_rules.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
+#include "models/training/signal_propagation.h"
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
@@ -61,19 +64,7 @@ std::vector<std::pair<std::string, int64_t>> parameters_by_part(const TrainSetti
   return {};
 }
 
-}  // namespace
-
-std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
-  return nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
-                                        .min_learning_rate = s.min_learning_rate,
-                                        .warmup_steps = s.warmup_steps,
-                                        .steps = s.steps,
-                                        .warmup_form = s.warmup_form});
-}
-
-void check_settings(const TrainSettings& s) {
-  check_utf8_settings("train", list_settings(s));
-  check_available(parse_device(s.device));
+void check_no_conflict(const TrainSettings& s) {
   check(!s.cuda_graph || s.device == "cuda",
         "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
   check(s.resume || !(s.resume_from_previous || s.allow_new_text),
@@ -96,6 +87,41 @@ void check_settings(const TrainSettings& s) {
         "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
 }
 
+// Throws if the model does not fit to the checkpoint or to rules about its parameters. The model is
+// allocated, but touched only if there is a checkpoint.
+void check_model(const TrainSettings& settings, const RunStart& start, const Task& task) {
+  const nn::ParameterCount untouched(max_elements);
+  const auto model = make_model(settings);
+  if (!start.checkpoint.empty()) {
+    nn::convert(*model, parse_dtype(settings.dtype));
+    load_weights(start.checkpoint, *model, task.fresh_modules());
+  }
+  apply_parameter_rules(settings, *model);
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& s) {
+  return nn::make_schedule(s.schedule, {.learning_rate = s.learning_rate,
+                                        .min_learning_rate = s.min_learning_rate,
+                                        .warmup_steps = s.warmup_steps,
+                                        .steps = s.steps,
+                                        .warmup_form = s.warmup_form});
+}
+
+void check_settings(const TrainSettings& s) {
+  check_utf8_settings("train", list_settings(s));
+  check_available(parse_device(s.device));
+  as_usage([&] { check_no_conflict(s); });
+}
+
+void check_out(const TrainSettings& s) {
+  check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
+        " already holds a run; choose another --out, or resume it: ", resume_command(s.out));
+  if (!s.resume) check_free(s.out);
+  if (!s.resume && s.signal_propagation) check_free_for_propagation(s.out);
+}
+
 void use_machine(const TrainSettings& s) {
   set_product_precision(parse_product_precision(s.precision));
   use_product_kernels(s.products);
@@ -104,9 +130,15 @@ void use_machine(const TrainSettings& s) {
 
 RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint)
     : resumed(std::move(resumed_checkpoint)) {
+  check(!settings.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", settings.out,
+        "; leave --resume out to start a new run");
   checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
   if (checkpoint.empty()) return;
   state = read_state(checkpoint), trained_on = training_data(state);
+  check(resumed.empty() || has_optimizer(state) || state.step == 0, "train: ", resumed,
+        " has no optimizer state (save_optimizer=no), so the run cannot be resumed; start a new run from its weights "
+        "with --init_from=",
+        resumed);
   if (resumed.empty()) trained_on = as_of_init_from(std::move(trained_on));
 }
 
@@ -125,6 +157,10 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
         " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
         s.gradient_accumulation_steps, ", or leave --cuda_graph out");
   if (!start.resumed.empty()) check_same_run(s, start.state, *task);
+  check(start.resumed.empty() || start.state.step < s.steps || !has_new_data(s, start.state, *task), "train: steps ",
+        s.steps, ", but the run in ", s.out, " has done ", start.state.step,
+        ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
+        "orrery evaluate and --validation_data=PATH");
   check(!s.cuda_graph || task->stream_context() == 0,
         "train: --cuda_graph=yes replays equal steps, but the stream state grows from step to step; leave --cuda_graph "
         "out");
@@ -134,22 +170,32 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
 RunPlan plan_run(const TrainSettings& settings) {
   check_settings(settings);
   use_machine(settings);
-  const std::string& out = settings.out;
-  check(!settings.resume || (folder_exists(out) && holds_checkpoints(out)),
-        "train: there is no checkpoint to resume in ", out, "; leave --resume out to plan a new run");
-  const RunStart start(settings, settings.resume ? checkpoint_at(out) : "");
+  schedule_of(settings);
   RunPlan plan{settings};
+  try {
+    check_usable(settings.out);
+    check_out(settings);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    plan.problem = error.what();
+  }
+  const RunStart start(settings,
+                       settings.resume ? checkpoint_to_resume(settings.out, settings.resume_from_previous) : "");
   plan.task = make_task(plan.settings, start);
   plan.steps = std::max<int64_t>(0, settings.steps - (settings.resume ? start.state.step : 0));
   plan.parameters = parameters_by_part(plan.settings);
+  std::string too_large;
   try {
     plan.memory = plan_memory(plan.settings, *plan.task);
     check_duration(plan.steps, plan.memory.seconds_of_step);
+    check_model(plan.settings, start, *plan.task);
   } catch (const MemoryError& error) {
-    plan.memory = error.plan, plan.problem = error.what();
+    plan.memory = error.plan, too_large = error.what();
   } catch (const DurationError& error) {
-    plan.problem = error.what();
+    too_large = error.what();
   }
+  if (plan.problem.empty()) plan.problem = too_large;
   return plan;
 }
 

@@ -18,6 +18,8 @@ namespace orrery::models {
 std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& settings);
 
 void check_settings(const TrainSettings& settings);  // throws if settings conflict
+// Throws if the settings' folder holds a run or other files that a new run would replace.
+void check_out(const TrainSettings& settings);
 // Sets threads and kernels of matrix products, of the whole process.
 void use_machine(const TrainSettings& settings);
 
@@ -28,6 +30,7 @@ struct RunStart {
   CheckpointState state = {};
   std::vector<TrainingData> trained_on = {};  // by the weights of the checkpoint
 
+  // Throws if a run cannot be resumed from the checkpoint.
   RunStart(const TrainSettings& settings, std::string resumed_checkpoint);
 };
 
@@ -44,8 +47,8 @@ struct RunPlan {
   // Elements by part (embedding, attention, feed-forward, norm, head, other); empty: too many.
   std::vector<std::pair<std::string, int64_t>> parameters = {};
 };
-// Plans the run without its folder. Throws as the trainer does, except for a run that is too large
-// or too long, which is a problem of the plan.
+// Plans the run and writes nothing. Throws as the trainer does, except for a run that is too large
+// or too long or whose folder cannot be used, which is a problem of the plan.
 RunPlan plan_run(const TrainSettings& settings);
 
 }  // namespace orrery::models

@@ -49,7 +49,7 @@ TrainSettings::TrainSettings(const std::string& model_name, const std::string& t
       model_settings(named_model(model_name).settings),
       task_settings(tasks().at(task).settings) {}
 
-TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments) {
+TrainSettings make_settings(const Assignments& assignments) {
   std::string model = TrainSettings().model, task;
   for (const auto& [key, value] : assignments) {
     if (key == "model") model = value;

@@ -61,7 +61,7 @@ struct TrainSettings {
     v.section("model");
     v.common("model", model, "preset or class from `orrery list model`; the settings depend on the model and the task");
     v.section("data");
-    v("task", task, "training task from `orrery list task`");
+    v("task", task, "training task from `orrery list task`; if not given, that of the model");
     v.section("model");
     model_settings.visit(v);
     v.section("data");
@@ -69,7 +69,8 @@ struct TrainSettings {
     v.section("run");
     v.common("out", out, "folder for checkpoints, metrics and settings");
     v.common("init_from", init_from,
-             "run or checkpoint to start from; gives model, task, weights and tokenizer; none: random initial weights");
+             "run or checkpoint to start from; gives model, task, weights and tokenizer; if not given, random initial "
+             "weights");
     v.section("steps");
     v.common("steps", steps, "total number of updates; includes those before a resume", between(1, 1e9));
     v.common("batch_size|batch", batch_size, "sequences or images per micro-batch", between(1, 16384));
@@ -92,7 +93,7 @@ struct TrainSettings {
     v("lr_scales|rate_factors", lr_scales,
       "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
     v("weight_decay_rules|decays", weight_decay_rules,
-      "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; default: matrices only");
+      "turn weight decay on or off by parameter path, PATTERN=yes|no, ...; if not given, matrices only");
     v.group("losses", losses);
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v.common("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, max_seed));
@@ -150,7 +151,7 @@ std::span<const ForeignKey> nanogpt_keys();
 
 // Returns the preset of the last "model" among the assignments {key, value}, changed by all of them
 // in order. Aliases, also inside specs, count as the settings that they stand for.
-TrainSettings make_settings(const std::vector<std::pair<std::string, std::string>>& assignments);
+TrainSettings make_settings(const Assignments& assignments);
 
 // Completes every spec, as checkpoints record it: pointwise(relu) gets alpha 1 and length
 // keys_visible, so that later defaults do not change it.

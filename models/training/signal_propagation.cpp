@@ -8,6 +8,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "engine/types/format.h"
 #include "models/metrics/base/padding.h"
 #include "models/modules.h"
 #include "nn/base/spec_family.h"
@@ -235,6 +236,22 @@ std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation) {
     steps.push_back({path, propagation.find(path + ".stream"), propagation.find(path + ".output"), &value});
   }
   return steps;
+}
+
+std::string cell(double x) { return std::isnan(x) ? "-" : scientific(x, 2); }
+std::string cell(const SignalPropagation::Value* value, double SignalPropagation::Value::* which) {
+  return value ? cell(value->*which) : "-";
+}
+std::vector<std::string> cells(const ResidualRow& row) {
+  std::vector<std::string> all = {row.path};
+  for (const auto which : {&SignalPropagation::Value::mean_square, &SignalPropagation::Value::gradient})
+    for (const SignalPropagation::Value* const value : {row.before, row.output, row.after})
+      all.push_back(cell(value, which));
+  return all;
+}
+std::vector<std::string> cells(const SignalPropagation::Ratio& r) {
+  const std::string quotient = std::isnan(r.predicted) ? "-" : significant(r.measured / r.predicted, 3);
+  return {r.path, r.ratio, cell(r.measured), cell(r.predicted), quotient, r.formula, cell(r.v)};
 }
 
 SignalPropagation measure_modules(nn::Module& root, const std::function<Tensor()>& run, const nn::ForwardPass* pass) {

@@ -7,7 +7,7 @@
 //
 //   RUN/signal_propagation.json
 //                     {"format": "orrery probe 1", "values": [{"name", "mean_square", "gradient"}],
-//                      "ratios": [{"place", "ratio", "measured", "predicted", "formula", "v"}]}, null for no number
+//                      "ratios": [{"place", "ratio", "measured", "predicted", "formula", "v"}]}, null for NaN
 #pragma once
 
 #include <functional>
@@ -48,6 +48,13 @@ struct ResidualRow {
   const SignalPropagation::Value *before, *output, *after;
 };
 std::vector<ResidualRow> residual_rows(const SignalPropagation& propagation);  // valid while `propagation` lives
+
+// Cells of tables; "-" for no number. A row of the residual stream has its path, the mean squares
+// and the gradients; a row of a ratio has measured / predicted after both.
+std::string cell(double x);
+std::string cell(const SignalPropagation::Value* value, double SignalPropagation::Value::* which);
+std::vector<std::string> cells(const ResidualRow& row);
+std::vector<std::string> cells(const SignalPropagation::Ratio& ratio);
 
 // `settings` are the run's, completed by its task; `model` and `batch` are on one device.
 SignalPropagation measure_signals(const TrainSettings& settings, const Task& task, nn::Module& model,

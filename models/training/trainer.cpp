@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/matmul/peak.h"
@@ -34,13 +35,8 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
   use_machine(s);
   peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
   folder_ = std::make_unique<RunFolder>(s.out);
-  check(s.resume || !holds_checkpoints(s.out), "train: ", s.out,
-        " already holds a run; choose another --out, or resume it: ", resume_command(s.out));
-  if (!s.resume) folder_->check_free();
-  if (!s.resume && s.signal_propagation) check_free_for_propagation(s.out);
+  check_out(s);
   const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.resume_from_previous) : "";
-  check(!s.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", s.out,
-        "; leave --resume out to start a new run");
   const RunStart start(s, resumed);
   task_ = make_task(s, start);
   if (resumed.empty()) earlier_ = start.trained_on;
@@ -63,10 +59,6 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
 
 void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {
   const TrainSettings& s = settings_;
-  check(has_optimizer(state) || state.step == 0, "train: ", checkpoint,
-        " has no optimizer state (save_optimizer=no), so the run cannot be resumed; start a new run from its weights "
-        "with --init_from=",
-        checkpoint);
   if (has_optimizer(state)) load_optimizer(checkpoint, *optimizer_);
   if (!stream_states_.empty() && state.position > 0) {
     stream_states_ = load_stream_states(checkpoint, device_);
@@ -79,10 +71,6 @@ void Trainer::resume(const std::string& checkpoint, const CheckpointState& state
   step_ = state.step, validation_loss_ = state.validation_loss, validated_ = state.validated;
   data_since_ = state.data_since, earlier_ = state.earlier;
   if (has_new_data(s, state, *task_)) {
-    check(
-        step_ < s.steps, "train: steps ", s.steps, ", but the run in ", s.out, " has done ", step_,
-        ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "
-        "orrery evaluate and --validation_data=PATH");
     data_since_ = step_, validation_loss_ = 0, validated_ = -1;
     earlier_ = training_data(state);
   }
@@ -173,8 +161,13 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   if (logs_metrics) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
-    collect_metrics(metrics, logged_metrics_, *task_, *model_, batch,
-                    stream_states_.empty() ? nullptr : &stream_states_[0]);
+    const nn::Cache* const stream_state = stream_states_.empty() ? nullptr : &stream_states_[0];
+    collect_metrics(metrics, logged_metrics_, *task_, *model_, batch, stream_state);
+    if (!std::exchange(metrics_checked_, true))
+      absent_metrics_ = absent_metrics(s.metrics, [&](MetricRow& row, const ModelMetric* metric) {
+        collect_metrics(row, {&metric, 1}, *task_, *model_, batch, stream_state);
+        collect_metrics(row, {&metric, 1}, *parameters_);
+      });
     began += Clock::now() - before;  // excluded from the step's time
   }
   const double flops = flops_counted();
@@ -198,6 +191,7 @@ void Trainer::report(RunReporter& reporter) {
   if (!status.done)
     fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
   if (folder_->mark_verified()) remove_old_checkpoints(reporter);
+  reporter.warnings(std::exchange(absent_metrics_, {}));
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;

@@ -2,7 +2,7 @@
 //   u = swish(x W_u),  v = swish(x W_v)   (T, E),   z = swish(x W_z)   (T, S)
 //   q = z gamma_q + beta_q,   k = z gamma_k + beta_k,   both rotated if the position is rotary
 //   a_ij = relu(<q_i, k_j> / n_i + b_|i-j|)^2,   y = (u (A v)) W_o + r
-// With o = A v and g = dy W_o^T:
+// With o = A v, g = dy W_o^T and the residual r:
 //   du = g o,   do = g u,   dv = A^T do,   da = do v^T,   ds = 2 relu(s) da,   db_x = sum of ds at distance x
 //   dq_i = sum_j ds_ij k_j / n_i,   dk_j = sum_i ds_ij q_i / n_i,   dgamma_q = sum dq z,   dbeta_q = sum dq   (k alike)
 // This is pointwise attention with one head and F = relu^2; q is divided by n_i, by default the
@@ -62,14 +62,14 @@ class Gau final : public Sublayer {
     const std::vector<Tensor> uvz =
         linear_split(x, input_.weight.value, input_.bias.value, {expanded_, expanded_, size_});
     const Tensor u = swish_(uvz[0]), z = swish_(uvz[2]);
-    AttentionInputs r{.query = one_head(z * query_gain_.value + query_bias_.value),
-                      .key = one_head(z * key_gain_.value + key_bias_.value),
-                      .value = one_head(swish_(uvz[1]))};
+    AttentionInputs in{.query = one_head(z * query_gain_.value + query_bias_.value),
+                       .key = one_head(z * key_gain_.value + key_bias_.value),
+                       .value = one_head(swish_(uvz[1]))};
     check_cache(info.name, pass, options_.causal);
     if (options_.position)
-      r.query = options_.position->rotate(r.query, pass), r.key = options_.position->rotate(r.key, pass);
-    append_to_cache(*this, r, pass);
-    add_relative_positions(options_.position, pass.offset() + x.size(1), r);
+      in.query = options_.position->rotate(in.query, pass), in.key = options_.position->rotate(in.key, pass);
+    append_to_cache(*this, in, pass);
+    add_relative_positions(options_.position, pass.offset() + x.size(1), in);
     const AttentionOptions o{
         .mask = {.causal = options_.causal,
                  .attend_to_self = settings_.layer.attend_to_self != "no",
@@ -79,9 +79,9 @@ class Gau final : public Sublayer {
                  .key_document_ids = pass.document_ids},
         .dropout = pass.training ? settings_.layer.dropout : 0,
         .rng_key = pass.training && settings_.layer.dropout > 0 ? rng_key(pass) : DeviceRandomKey{}};
-    const Tensor n = length_.length(r, o.mask);
-    r.query = (r.query.to(n.dtype()) / n).to(r.query.dtype());
-    const Tensor output = attention(r, o, square_).output.reshape(u.shape());
+    const Tensor n = length_.length(in, o.mask);
+    in.query = (in.query.to(n.dtype()) / n).to(in.query.dtype());
+    const Tensor output = attention(in, o, square_).output.reshape(u.shape());
     return linear(u * output, output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {

@@ -1,9 +1,9 @@
 // Linear attention: running sums over a feature map of queries and keys, not a function of <q, k>.
 // Katharopoulos et al. 2020, Transformers are RNNs, arXiv:2006.16236.
 //   a_ij = <F(q_i D^-1/4), F(k_j D^-1/4)>,   o_i = sum_j a_ij v_j,   divided by sum_j a_ij if normalize=yes
-// With x = F(q D^-1/4), y = F(k D^-1/4) and the state S_i = sum over the keys j that i sees of y_j v_j^T, (D, Dv):
+// With x = F(q D^-1/4), y = F(k D^-1/4) and the state S_i = sum over keys j visible to i of y_j v_j^T, (D, Dv):
 //   o_i = S_i^T x_i,                       dx_i = S_i do_i
-//   R_j = sum over the queries i that see j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
+//   R_j = sum over queries i that attend to j of x_i do_i^T:    dy_j = R_j v_j,   dv_j = R_j^T y_j
 // Under a causal mask S grows from the first key to the last, and R from the last query to the
 // first. Without one both are complete before use. Time and memory are linear in T, except that all
 // pairs are compared to find the ends of packed documents.
@@ -239,30 +239,30 @@ class LinearAttention final : public AttentionLayer {
         normalize_(settings.normalize) {}
 
  private:
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
-    if (in_reference_mode()) return apply_weights(weights(r, o), r, o);
-    const auto [x, y] = features(r, o);
-    if (!normalize_) return record(LinearAttentionOperation{o.mask}, x, y, r.value);
-    const Tensor ones = Tensor::full_like(r.value, r.value.shape().with(-1, 1), 1);
-    const Tensor output = record(LinearAttentionOperation{o.mask}, x, y, concatenate({r.value, ones}, 3));
-    return divided(slice(output, 3, 0, r.value.size(3)), slice(output, 3, r.value.size(3), r.value.size(3) + 1));
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
+    if (in_reference_mode()) return apply_weights(weights(in, o), in, o);
+    const auto [x, y] = features(in, o);
+    if (!normalize_) return record(LinearAttentionOperation{o.mask}, x, y, in.value);
+    const Tensor ones = Tensor::full_like(in.value, in.value.shape().with(-1, 1), 1);
+    const Tensor output = record(LinearAttentionOperation{o.mask}, x, y, concatenate({in.value, ones}, 3));
+    return divided(slice(output, 3, 0, in.value.size(3)), slice(output, 3, in.value.size(3), in.value.size(3) + 1));
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    AttentionInputs mapped = r;
-    std::tie(mapped.query, mapped.key) = features(r, o);
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    AttentionInputs mapped = in;
+    std::tie(mapped.query, mapped.key) = features(in, o);
     AttentionOptions plain = o;
     plain.scale = 1;
     const Tensor a = attention_weights(mapped, plain, Activation("identity"));
     return normalize_ ? divided(a, sum(a, {-1}, true)) : a;
   }
   // Returns F of queries and keys; rows in no visible pair become 0 first, because F'(NaN) is NaN.
-  std::pair<Tensor, Tensor> features(const AttentionInputs& r, const AttentionOptions& o) const {
-    const LinearAttentionOperation::UsedTokens used = LinearAttentionOperation{o.mask}.used(r.query, r.key);
-    const Tensor zero = Tensor::zeros_like(r.query, {1});
+  std::pair<Tensor, Tensor> features(const AttentionInputs& in, const AttentionOptions& o) const {
+    const LinearAttentionOperation::UsedTokens used = LinearAttentionOperation{o.mask}.used(in.query, in.key);
+    const Tensor zero = Tensor::zeros_like(in.query, {1});
     const auto map = [&](const Tensor& x, const Tensor& mask) {
       return function_(where(mask, x, zero) * std::sqrt(o.scale));
     };
-    return {map(r.query, used.queries), map(r.key, used.keys)};
+    return {map(in.query, used.queries), map(in.key, used.keys)};
   }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
     const Tensor one = Tensor::full_like(by, {1}, 1);

@@ -73,14 +73,14 @@ class Pointwise final : public AttentionLayer {
     return times_once(x, exp(learned_alpha_.value ? -(log_length * learned_alpha_.value.to(log_length.dtype()))
                                                   : log_length * -alpha_));
   }
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
-    const Tensor output = attention(r, o, function_).output;
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
+    const Tensor output = attention(in, o, function_).output;
     if (alpha_ == 0 && !learned_alpha_.value) return output;
-    return scaled(output, length_.log_length(r, o.mask));
+    return scaled(output, length_.log_length(in, o.mask));
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    const Tensor n = length_.log_length(r, o.mask);
-    return scaled(attention_weights(r, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    const Tensor n = length_.log_length(in, o.mask);
+    return scaled(attention_weights(in, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
   }
 
   Activation function_;

@@ -47,16 +47,16 @@ class Rela final : public AttentionLayer {
   }
 
  private:
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
-    return finish(attention(r, o, relu_).output);
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
+    return finish(attention(in, o, relu_).output);
   }
   Tensor finish(const Tensor& output) override {
     const Tensor a = output.reshape(Shape{output.size(0), output.size(1), output.size(2) * output.size(3)});
     const Tensor y = rms_norm(a, gain_.value, epsilon_);
     return (gate_weight_.value ? sigmoid_.gate(a * gate_weight_.value, y) : y).reshape(output.shape());
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    return attention_weights(r, o, relu_);
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    return attention_weights(in, o, relu_);
   }
 
   Activation relu_{"relu"}, sigmoid_{"sigmoid"};

@@ -71,29 +71,29 @@ class ReluFormer final : public AttentionLayer {
 
  private:
   // 1 / (gamma sqrt(n / 2)), (B or 1, Tq, H, 1)
-  Tensor factor(const AttentionInputs& r, const AttentionOptions& o) const {
-    const Tensor log_length = length_.log_length(r, o.mask);
+  Tensor factor(const AttentionInputs& in, const AttentionOptions& o) const {
+    const Tensor log_length = length_.log_length(in, o.mask);
     return exp(-(log_length * 0.5 + log_gamma_.value.to(log_length.dtype()))) * std::sqrt(2.0);
   }
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) override {
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) override {
     const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
-    const AttentionOutput result = attention(r, o, relu_, losses);
-    const Tensor f = factor(r, o);
-    if (losses) add_losses(result, f, r, o, pass);
+    const AttentionOutput result = attention(in, o, relu_, losses);
+    const Tensor f = factor(in, o);
+    if (losses) add_losses(result, f, in, o, pass);
     return times_once(result.output, f);
   }
   // Padding rows have n = 0 here, which excludes them from both means.
-  void add_losses(const AttentionOutput& result, const Tensor& f, const AttentionInputs& r, const AttentionOptions& o,
+  void add_losses(const AttentionOutput& result, const Tensor& f, const AttentionInputs& in, const AttentionOptions& o,
                   ForwardPass& pass) const {
-    const Tensor n = counted_keys(r, o.mask), factors = permute(f, {0, 2, 3, 1});
+    const Tensor n = counted_keys(in, o.mask), factors = permute(f, {0, 2, 3, 1});
     const Tensor sums = result.sum * factors.reshape(Shape{f.size(0), f.size(2), f.size(1)}).to(result.sum.dtype());
     if (pass.wants_loss("normalization_loss"))
       pass.add_loss("normalization_loss", normalization_loss(where(n, sums, Tensor::zeros_like(sums, {1}))));
     if (pass.wants_loss("entropy_margin_loss"))
       pass.add_loss("entropy_margin_loss", entropy_margin_loss(result.entropy, n));
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    return times_once(attention_weights(r, o, relu_), permute(factor(r, o), {0, 2, 1, 3}));
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    return times_once(attention_weights(in, o, relu_), permute(factor(in, o), {0, 2, 1, 3}));
   }
 
   Activation relu_{"relu"};

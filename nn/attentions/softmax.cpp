@@ -64,30 +64,30 @@ class Softmax final : public AttentionLayer {
   std::vector<Prediction> predicted(const InputStats& stats) const { return {predicted_softmax_output(stats)}; }
 
  private:
-  AttentionInputs tempered(AttentionInputs r) const {
-    if (temperature_.value) r.query = r.query / temperature_.value;
-    return r;
+  AttentionInputs tempered(AttentionInputs in) const {
+    if (temperature_.value) in.query = in.query / temperature_.value;
+    return in;
   }
   AttentionOptions tempered(AttentionOptions o) const {
     o.soft_cap = settings_.soft_cap;
     if (!temperature_.value) o.scale /= settings_.temperature.initial;
     return o;
   }
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) override {
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) override {
     const bool regularized = pass.wants_loss("entropy_regularizer");
-    const AttentionOutput result = attention(tempered(r), tempered(o), {}, regularized);
+    const AttentionOutput result = attention(tempered(in), tempered(o), {}, regularized);
     if (regularized) {
       const Dtype dtype = result.entropy.dtype();
       const Tensor theta = threshold_.value ? threshold_.value.to(dtype)
                                             : Tensor::full({heads()}, settings_.entropy_threshold.initial, dtype,
                                                            result.entropy.device());
       pass.add_loss("entropy_regularizer",
-                    entropy_regularizer(result.entropy, theta, {.visible = counted_keys(r, o.mask)}));
+                    entropy_regularizer(result.entropy, theta, {.visible = counted_keys(in, o.mask)}));
     }
     return result.output;
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    return attention_weights(tempered(r), tempered(o), {});
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    return attention_weights(tempered(in), tempered(o), {});
   }
 
   Settings settings_;

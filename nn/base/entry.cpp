@@ -54,9 +54,9 @@ Spec renamed_items(const Spec& spec, std::span<const Setting> settings) {
   return renamed;
 }
 
-void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
-  if (spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec))) fail_usage(message);
-  fail_usage(spec, ": ", message);
+std::string message_with_spec(const Spec& spec, const std::string& name, std::string_view message) {
+  const bool names_it = spec.items.empty() || message.starts_with(name + ":") || message.starts_with(print(spec));
+  return names_it ? std::string(message) : text(spec, ": ", message);
 }
 
 std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants) {

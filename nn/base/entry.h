@@ -1,4 +1,4 @@
-// Registration of the members of a family. Every member is a class with
+// Registration of the members of a family, such as "attention" or "optimizer": classes with
 //   static inline const Info info{.name = ..., .formula = ..., .source = ..., .parameters = ..., .saves = ...};
 //   struct Settings { ... visit ... };            if its spec takes settings
 //   Type(const Spec& spec, Arguments...)
@@ -15,7 +15,7 @@
 
 #include "engine/settings/config.h"
 #include "engine/settings/registry.h"
-#include "engine/types/machine_error.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery::nn {
 
@@ -62,7 +62,8 @@ Spec expand_preset(const std::string& preset, const Spec& spec);
 // pointwise(relu, soft_cap=30). The constructor rejects other unknown settings.
 void check_setting_names(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
                          const std::map<std::string, const Defaults*>& family);
-[[noreturn]] void fail_with_spec(const Spec& spec, const std::string& name, std::string_view message);
+// Returns the message, after the spec if it does not begin with its name.
+std::string message_with_spec(const Spec& spec, const std::string& name, std::string_view message);
 // Returns the activation that an unknown name means for a member; empty if none.
 std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants);
 
@@ -142,13 +143,8 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
   std::map<std::string, const Defaults*> settings;
   for (const auto& [name, member] : family) settings[name] = &member.settings;
   check_setting_names(spec, entry.name, entry.aliases, settings);
-  try {
-    return entry.make(spec, arguments...);
-  } catch (const MachineError&) {
-    throw;
-  } catch (const Error& error) {
-    fail_with_spec(spec, entry.name, error.what());
-  }
+  return as_usage([&] { return entry.make(spec, arguments...); },
+                  [&](const char* message) { return message_with_spec(spec, entry.name, message); });
 }
 // Returns the spec as checkpoints record it; unchanged if its name is not in the family.
 template <class Product, class... Arguments>

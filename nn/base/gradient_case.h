@@ -1,4 +1,4 @@
-// Gradient cases: every registered name has one, with small tensors, the operation and a reference.
+// Gradient cases: each registered name has small tensors, its operation and a reference to compare.
 #pragma once
 
 #include <functional>

@@ -57,7 +57,7 @@ ParameterCount::ParameterCount(int64_t limit)
 ParameterCount::~ParameterCount() { active_count = outer_; }
 void ParameterCount::add(const Shape& shape) {
   elements_ += shape.numel();  // below 2^60 each, so the sum cannot overflow
-  check(!exceeded(), "parameters: the model has more than ", limit_, " elements, one tensor having shape ", shape);
+  check(!exceeded(), "parameters: the model has more than ", limit_, " elements; use smaller sizes than ", shape);
 }
 
 Parameter::Parameter(const Shape& shape, Initialization init, Dtype dtype)

@@ -32,7 +32,7 @@ struct Entropy {
 
 Tensor row_entropy(const Tensor& weights) {
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "row_entropy: weights of shape ", weights.shape(),
-        " have no rows");
+        " must have at least one element per row");
   const Tensor entropy = empty_computed(weights, weights.shape().without(-1));
   each_row("row_entropy", Entropy{}, row_of(weights), out_per_row(entropy));
   return entropy;

@@ -76,7 +76,7 @@ double top_fraction(const Tensor& weights, double fraction) {
   check(fraction > 0 && fraction <= 1, "top_fraction: the fraction of a row's entries must lie in (0, 1], not ",
         fraction);
   check(weights.shape().rank() >= 1 && weights.size(-1) >= 1, "top_fraction: weights of shape ", weights.shape(),
-        " have no rows");
+        " must have at least one element per row");
   const auto width = static_cast<std::ptrdiff_t>(weights.size(-1));
   const auto top = std::clamp<std::ptrdiff_t>(std::lround(fraction * static_cast<double>(width)), 1, width);
   double total = 0;

@@ -14,7 +14,7 @@
 
 namespace orrery::nn {
 
-// Queries of an attention with the same number of visible keys.
+// A group of an attention's queries that have the same number of visible keys.
 struct QueryGroup {
   double keys;              // visible keys per query, with slots
   double keys_up_to_query;  // keys up to the query's own position, with slots

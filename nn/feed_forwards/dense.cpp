@@ -1,7 +1,7 @@
 // Dense feed-forward, one operation for any activation F: unnormalized attention over its weights.
 // Vaswani et al. 2017, arXiv:1706.03762.
 //   z = x W_in^T + b_in,   a = F(z),   y = a W_out^T + b_out + r         x (R, C), W_in (S, C), W_out (C, S)
-// With g = dy:
+// With g = dy and the residual r:
 //   da = g W_out,   dz = da F'(z),   dW_out = g^T a,   db_out = sum of the rows of g,   dr = g
 //   dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of dz
 // Saved for backward: x and z, R (C + S) elements. Backward recomputes a in the epilogue of the

@@ -1,7 +1,7 @@
 // Gated feed-forward, the family of gated linear units, one operation for any activation F: F = sigmoid is GLU, relu
 // ReGLU, gelu GEGLU, silu SwiGLU, identity the bilinear form.  Shazeer 2020, arXiv:2002.05202.
 //   z = x W^T + b = (g | u),   h = F(g) u,   y = h W_out^T + b_out + r     x (R, C), W (2 S, C): W_gate above W_up
-// With e = dy, by the product rule:
+// With e = dy and the residual r, by the product rule:
 //   dh = e W_out,   dg = F'(g) u dh,   du = F(g) dh,   dz = (dg | du)
 //   dW_out = e^T h,   db_out = sum of the rows of e,   dr = e
 //   dx = dz W,   dW = dz^T x,   db = sum of the rows of dz

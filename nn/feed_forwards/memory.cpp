@@ -1,7 +1,7 @@
 // Feed-forward as a key-value memory: keys match patterns of x, the function maps scores to
 // weights, y is the weighted sum of the values. Geva et al. 2020, arXiv:2012.14913; with softmax
 // and a layer normalization after it: A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
-//   p = x K^T + b_K,   a = F(p),               y = a V + b_V + r                     x (R, C), K and V (S, C)
+//   p = x K^T + b_K,   a = F(p),               y = a V + b_V + r         x (R, C), K and V (S, C), residual r
 //   p = scale x K^T,   a = softmax(p) over S,  y = a V + r,  or LN(a V) + r
 // With g = dy, for F:        da = g V^T,   dp = F'(p) da,   db_K and db_V: sums of the rows of dp and g
 // for softmax:               dp = a (da - sum_s a da)        as in the backward of softmax

@@ -1,4 +1,4 @@
-// No feed-forward:  y = r.
+// No feed-forward:  y = r, the residual.
 // For blocks whose attention has learned slots (persistent=N), which replace the feed-forward:
 // Sukhbaatar et al. 2019, arXiv:1907.01470. A block also skips the normalization before it.
 //   dr = dy,   dx = 0
@@ -22,10 +22,7 @@ class None final : public Sublayer {
                                 .parameters = "none",
                                 .saves = "nothing"};
 
-  None(const Spec& spec, const FeedForwardOptions&) {
-    Settings settings;
-    read_settings(spec, settings);
-  }
+  None(const Spec& spec, const FeedForwardOptions&) { settings_from<Settings>(spec); }
   bool is_noop() const override { return true; }
   Tensor forward_with_residual(const Tensor& x, const Tensor& residual, ForwardPass&) override {
     return residual ? residual : Tensor::zeros_like(x);

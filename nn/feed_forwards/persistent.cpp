@@ -1,7 +1,7 @@
 // Persistent slots as a feed-forward: an all-attention layer with an empty context.
 // Sukhbaatar et al. 2019, arXiv:1907.01470.
 //   s_n = scale <x_h, K_hn>,   a = softmax(s) over the N slots of head h,   y_h = sum_n a_n V_hn,   y = (y_h) + r
-// x_h are the D = C / H channels of head h. Every head has its own slots, (N, H, D). With g = dy:
+// x_h: the D = C / H channels of head h, with its own slots, (N, H, D). r: residual. With g = dy:
 //   dV_hn = sum a_n g_h,   ds_n = a_n (<g_h, V_hn> - <g_h, y_h>),
 //   dK_hn = scale sum ds_n x_h,   dx_h = scale sum ds_n K_hn
 // These are the formulas of engine/attention_formula/problem.h with the slots as the only keys.

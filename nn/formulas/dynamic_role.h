@@ -1,4 +1,4 @@
-// The role of normalizations by a function,  y = F(alpha x + shift) weight + bias.
+// The role (activation.h) of normalizations by a function,  y = F(alpha x + shift) weight + bias.
 #pragma once
 
 #include <array>

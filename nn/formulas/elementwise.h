@@ -1,4 +1,4 @@
-// Roles of a formula on whole tensors and on tiles of other operations.
+// The roles (activation.h) of a formula on whole tensors and on tiles of other operations.
 #pragma once
 
 #include "engine/loops/loops.h"

@@ -42,7 +42,7 @@ class EpilogueRole<T>::Of : public EpilogueRole<T> {
   template <class Epilogue>
   static void multiply_with(const cuda::Matmul<T>& p, int bf16_terms, const Epilogue& epilogue) {
     check(!p.a.transposed && p.b.transposed == Epilogue::b_transposed && p.c[0].columns == p.n && !p.residual,
-          "matmul: an activation follows products of rows with a weight into one matrix, without a residual");
+          "matmul: an activation needs one output and neither a transposed A nor a residual; apply it to the result");
     cuda::multiply_with(p, bf16_terms, epilogue);
   }
   F f_;

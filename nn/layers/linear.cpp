@@ -1,5 +1,5 @@
 // Linear layer.
-//   y = x W^T + b + r          x (R, C), W (N, C), b (N), r (R, N)
+//   y = x W^T + b + r          x (R, C), W (N, C), b (N), residual r (R, N)
 //   dx = dy W,   dW = dy^T x,   db = sum of the rows of dy,   dr = dy
 // Saved for backward: x and W, both alive anyway. The product's epilogue adds bias and residual to
 // a tile of y in the cache. On a GPU the product that computes dW in bf16 also computes db.
@@ -39,7 +39,7 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(x.shape().rank() >= 1 && weight.shape().rank() == 2 && x.size(-1) == weight.size(1), "linear: input ",
         x.shape(), " does not fit weight ", weight.shape(), "; the last axis must be ", weight.size(-1));
   check(!bias || bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias ? bias.shape() : Shape(),
-        " does not fit weight ", weight.shape());
+        " does not fit weight ", weight.shape(), "; it must be ", Shape{weight.size(0)});
 }
 
 // Returns the gradients of x, W and b, inputs 0 to 2, from the saved x and W.
@@ -207,7 +207,7 @@ Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, co
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
   check_operands(x, weight, bias);
   check(!residual || residual.shape() == x.shape().with(-1, weight.size(0)), "linear: a residual of shape ",
-        residual ? residual.shape() : Shape(), " does not fit a result of shape ", x.shape().with(-1, weight.size(0)));
+        residual ? residual.shape() : Shape(), " must have the result's, ", x.shape().with(-1, weight.size(0)));
   return record(LinearOperation{}, x, weight, bias, residual);
 }
 std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Tensor& bias,

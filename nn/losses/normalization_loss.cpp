@@ -2,8 +2,8 @@
 // Shen et al. 2023, arXiv:2302.06461.
 //   per row L = |ln S|,   S = sum_j s_j;   dL/dS = sign(ln S) / S, so dL/dgamma = -sign(ln S) / gamma for s ~ 1 / gamma
 // Choices that the sources leave open: the absolute value stays, because without it a sum near one
-// is not a minimum. Rows with S = 0 are excluded, because their gradient is infinite; so are rows
-// with S < 0 (signed weights). The derivative at S = 1 is 0. The loss is the mean over all
+// is not a minimum. The mean leaves out rows with S = 0, whose gradient is infinite, and rows with
+// S < 0 (signed weights). The derivative at S = 1 is 0. The loss is the mean over all
 // remaining rows, batch and heads: multiply its weight by the number of heads for the paper's sum
 // over heads. Saved for backward: S.
 #include "engine/math/scalar.h"
@@ -38,7 +38,7 @@ constexpr LossInfo info{.name = "normalization_loss",
                         .weight_of = "relu_former's |ln S|, where S is the sum of a row's weights"};
 REGISTER_LOSS(info);
 
-// Rows with S away from 1; every fourth is excluded.
+// Rows with S away from 1; every fourth has S = -1 and is left out of the mean.
 GradientCase gradient_case(const CaseTensors& random) {
   std::vector<double> sums = random({2, 3, 4}).to_vector(), counted(sums.size());
   for (size_t i = 0; i < sums.size(); ++i) {

@@ -39,8 +39,7 @@ class Derf final : public DynamicNormalization {
 
  private:
   static Form parse(const Spec& spec) {
-    Settings settings;
-    read_settings(spec, settings);
+    const auto settings = settings_from<Settings>(spec);
     return {.activation = Activation("erf"), .alpha = settings.alpha, .shift = settings.shift};
   }
 };

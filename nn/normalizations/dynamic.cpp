@@ -99,8 +99,7 @@ class Dynamic final : public DynamicNormalization {
 
  private:
   static Form parse(const Spec& spec) {
-    Settings s;
-    read_settings(spec, s);
+    const auto s = settings_from<Settings>(spec);
     check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec),
           " has an activation with learned parameters; choose one of ", join(activation_names()));
     return {.activation = Activation(s.activation), .alpha = s.alpha, .learn_alpha = s.learn_alpha, .affine = s.affine};

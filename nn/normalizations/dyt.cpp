@@ -71,8 +71,7 @@ class Dyt final : public DynamicNormalization {
 
  private:
   static Form parse(const Spec& spec, const NormalizationOptions& options) {
-    Settings settings;
-    read_settings(spec, settings);
+    const auto settings = settings_from<Settings>(spec);
     check(!settings.by_width || settings.alpha == Settings().alpha,
           "dyt: by_width=yes sets the initial alpha by the width, but alpha=", print_number(settings.alpha),
           " sets another; leave one of them out");

@@ -114,10 +114,7 @@ class LayerNormalization final : public Module {
                                 .alias = "layernorm"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
-      : weight_(Shape{options.width}, constant(1)) {
-    Settings settings;
-    read_settings(spec, settings);
-    epsilon_ = settings.epsilon;
+      : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {
     if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
   Tensor forward(const Tensor& x, ForwardPass&) override { return layer_norm(x, weight_.value, bias_.value, epsilon_); }
@@ -133,7 +130,7 @@ class LayerNormalization final : public Module {
   }
 
  private:
-  double epsilon_ = 0;
+  double epsilon_;
   Parameter weight_, bias_;
 };
 REGISTER_NORMALIZATION(LayerNormalization);

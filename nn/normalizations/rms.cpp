@@ -101,11 +101,8 @@ class RmsNormalization final : public Module {
                                 .saves = "x, 1/root mean square of each row",
                                 .alias = "rmsnorm"};
 
-  RmsNormalization(const Spec& spec, const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
-    Settings settings;
-    read_settings(spec, settings);
-    epsilon_ = settings.epsilon;
-  }
+  RmsNormalization(const Spec& spec, const NormalizationOptions& options)
+      : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {}
   Tensor forward(const Tensor& x, ForwardPass&) override { return rms_norm(x, weight_.value, epsilon_); }
   void visit(Visitor& v) override { v("weight", weight_); }
   std::vector<Prediction> predicted(const InputStats& stats) const {
@@ -116,7 +113,7 @@ class RmsNormalization final : public Module {
   }
 
  private:
-  double epsilon_ = 0;
+  double epsilon_;
   Parameter weight_;
 };
 REGISTER_NORMALIZATION(RmsNormalization);

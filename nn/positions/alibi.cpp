@@ -57,8 +57,7 @@ class Alibi final : public Position {
                                 .parameters = "none; if learned, a factor 1 per slope",
                                 .saves = "nothing; if learned, the table of biases"};
   Alibi(const Spec& spec, const PositionOptions& options) : slopes_(slopes_of(options.heads)) {
-    Settings s;
-    read_settings(spec, s);
+    const auto s = settings_from<Settings>(spec);
     if (!s.learned) return;
     factor_ = Parameter(Shape{options.heads, 1}, constant(1));
     factor_.decay = false, factor_.min_value = 0;

@@ -34,8 +34,7 @@ class RelativePositions final : public Position {
                                 .saves = "nothing"};
 
   RelativePositions(const Spec& spec, const PositionOptions& options) : spec_(spec) {
-    Settings s;
-    read_settings(spec, s);
+    const auto s = settings_from<Settings>(spec);
     if (s.largest.name == "context") {
       largest_ = options.context - 1;
     } else {

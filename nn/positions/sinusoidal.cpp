@@ -41,8 +41,7 @@ class SinusoidalPositions final : public Position {
                                 .parameters = "none",
                                 .saves = "nothing"};
   SinusoidalPositions(const Spec& spec, const PositionOptions& options) {
-    Settings s;
-    read_settings(spec, s);
+    const auto s = settings_from<Settings>(spec);
     table_ = sinusoids(options.context, options.width, s.base, s.scale);
   }
   Tensor forward(const Tensor& x, ForwardPass& pass) override {

@@ -293,7 +293,7 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, co
   check(grid.channels == weight.size(3), "convolution: the input ", x.shape(), " has ", grid.channels,
         " channels, but the weight ", weight.shape(), " has ", weight.size(3), "; the last axes must be equal");
   check(!bias || bias.shape() == Shape{weight.size(0)}, "convolution: bias of shape ", bias ? bias.shape() : Shape(),
-        " does not fit weight ", weight.shape());
+        " does not fit weight ", weight.shape(), "; it must be ", Shape{weight.size(0)});
   if (grid.taps() == 1 && steps.stride == Pixels(1) && steps.padding == Pixels(0))
     return linear(x, weight.reshape(Shape{weight.size(0), weight.size(3)}), bias);
   return record(ConvolutionOperation{grid, weight.size(0)}, x, weight, bias);

@@ -8,7 +8,7 @@ std::ostream& operator<<(std::ostream& out, const Pixels& p) { return out << p.v
 
 WindowGrid window_grid(const char* operation, const Shape& x, Pixels size, const WindowSteps& steps) {
   check(x.rank() == 4, operation, ": the input ", x, " must be (batch, height, width, channels)");
-  check(x.numel() > 0, operation, ": the input ", x, " has no elements");
+  check(x.numel() > 0, operation, ": the input ", x, " has no elements; every size must be at least 1");
   const Pixels &stride = steps.stride, &padding = steps.padding, &dilation = steps.dilation;
   const auto smaller = [](const Pixels& p) { return std::min(p.vertical, p.horizontal); };
   check(smaller(size) >= 1 && smaller(stride) >= 1 && smaller(dilation) >= 1 && smaller(padding) >= 0, operation,

@@ -5,10 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
+#include "engine/system/files.h"
 #include "models/training/checkpoint.h"
 #include "models/training/generation.h"
 #include "models/training/trainer.h"
@@ -26,7 +25,6 @@ using orrery::testing::Folder;
 namespace {
 
 namespace fs = std::filesystem;
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 const char* const scale = std::getenv("ORRERY_FAILURES");
 const int64_t max_of_a_kind = scale && std::string(scale) == "all" ? INT64_MAX : thread_sanitizer ? 2 : 10;
@@ -71,10 +69,7 @@ class SmallRun {
   // Returns both tensor files of the last checkpoint.
   std::string bytes() const {
     std::string all;
-    for (const char* name : {"/weights.safetensors", "/optimizer.safetensors"}) {
-      std::ifstream in(checkpoint(4) + name, std::ios::binary);
-      all.append(std::istreambuf_iterator<char>(in), {});
-    }
+    for (const char* name : {"/weights.safetensors", "/optimizer.safetensors"}) all += read_file(checkpoint(4) + name);
     return all;
   }
 

@@ -26,7 +26,6 @@ using orrery::testing::largest_difference;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 Assignments operator+(Assignments a, const Assignments& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -62,8 +61,7 @@ class Runs {
     return rows;
   }
   std::string file(const std::string& checkpoint, const char* name) const {
-    std::ifstream in(checkpoint + "/" + name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return read_file(checkpoint + "/" + name);
   }
   double loss_gap(const std::string& a, const std::string& b) const {
     const auto left = metrics(a), right = metrics(b);

@@ -110,15 +110,17 @@ TEST_CASE("generate, evaluate: a model of an algorithmic problem continues numbe
   CHECK(run_orrery({"evaluate", "--checkpoint=" + run}).out.starts_with("1,536 targets in 3,072 tokens\nloss "));
 }
 
-TEST_CASE("generate: the speed of prompt and generation goes to standard error") {
+TEST_CASE("generate: the number of generated tokens and the speed go to standard error") {
   const Folder folder;
   REQUIRE(run_orrery(train_tiny(folder, "run")).code == 0);
   const Words words = {"generate", "--checkpoint=" + (folder / "run"), "--prompt=aea"};
   const Outcome written = run_orrery(words + Words{"--tokens=9", "--samples=2"});
-  Message(written.err).names("prompt").value(6).value("tokens/s").names("generated").value(16).value("tokens/s\n");
+  Message(written.err).names("generated").value("18 tokens; prompt: 6 tokens in").value("tokens/s; after each first");
+  Message(written.err).names("after each first token").value("16 tokens in").value("tokens/s\n");
   CHECK(!contains(written.out, "tokens/s"));
   CHECK(run_orrery(words + Words{"--tokens=0"}).err.empty());
-  Message(run_orrery(words + Words{"--tokens=2"}).err).names("generated").value("1 token");
+  Message(run_orrery(words + Words{"--tokens=2"}).err).names("generated").value("2 tokens").value("1 token");
+  CHECK(run_orrery(words + Words{"--tokens=1"}).err.starts_with("generated 1 token; prompt: 3 tokens in "));
 }
 
 TEST_CASE("generate: damaged checkpoints and unknown characters give one error message") {

@@ -177,11 +177,11 @@ TEST_CASE("list: every registered name has a formula and a source") {
 
   const Outcome silu = run_orrery({"list", "swish"});
   CHECK(silu.code == 0);
-  for (const char* expected : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
-                               "minimum -0.2785; limits 0, inf"})
+  for (const char* expected : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks: none", "F(0): 0",
+                               "F'(0): 0.5", "minimum: -0.2785; limits: 0, inf"})
     CHECK(contains(silu.out, expected));
-  CHECK(contains(silu.out, "saved for backward x"));
-  const std::string saved = "parameters weight 1, bias 0; saved for backward x, mean and 1/std";
+  CHECK(contains(silu.out, "saved for backward: x"));
+  const std::string saved = "parameters: weight 1, bias 0; saved for backward: x, mean and 1/std";
   CHECK(contains(run_orrery({"list", "layer"}).out, saved));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);

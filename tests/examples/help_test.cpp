@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <regex>
 #include <sstream>
 
 #include "tests/examples/program.h"
@@ -9,6 +10,7 @@
 
 using orrery::testing::expect_error;
 using orrery::testing::Message;
+using Words = std::vector<std::string>;
 
 namespace {
 
@@ -52,6 +54,7 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
       const Outcome outcome = run_orrery({command, flag});
       CHECK(outcome.code == 0);
       CHECK(longest_line(outcome.out) <= 80);
+      CHECK(!contains(outcome.out, "\n\n\n"));
       CHECK(contains(outcome.out, std::string("Usage: orrery ") + command));
     }
   }
@@ -85,6 +88,20 @@ TEST_CASE("help: the common settings of train fit on one screen, in sections; --
   CHECK(!contains(run_orrery({"sweep", "--help"}).out, "--layers"));
 }
 
+TEST_CASE("help: a setting whose default depends on others says what holds if it is not given") {
+  for (const Words& words : {Words{"train", "validation_data", "if not given, the end of `data`"},
+                             Words{"train", "init_from", "if not given, random initial weights"},
+                             Words{"train", "task", "if not given, that of the model"},
+                             Words{"generate", "prompt", "if not given, the token that begins a text"},
+                             Words{"export", "format", "if not given, the one that fits the model"},
+                             Words{"report", "out", "if not given, report.html"}}) {
+    CAPTURE(words);
+    const Outcome help = run_orrery({"help", words[0], words[1]});
+    CHECK(contains(std::regex_replace(help.out, std::regex("\\s+"), " "), words[2]));
+  }
+  for (const char* command : commands) CHECK(!contains(run_orrery({command, "--help=all"}).out, "; none: "));
+}
+
 TEST_CASE("help: a setting is printed with its default, range, former names and the catalogue's formula") {
   Message(run_orrery({"help", "train", "learning_rate"}).out)
       .names("--learning_rate")
@@ -95,11 +112,17 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
       .value("(0, 1e30]")
       .names("also:")
       .names("rate");
+  // The last step's rate of a linear decay is still above it: tests/nn/schedules/schedule_test.cpp.
+  Message(run_orrery({"help", "train", "min_learning_rate"}).out)
+      .names("--min_learning_rate")
+      .names("decaying schedule")
+      .value("reached one step after the last step");
   CHECK(run_orrery({"help", "learning_rate"}).out == run_orrery({"help", "train", "learning_rate"}).out);
-  Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("none");
+  Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
+  Message(run_orrery({"help", "initialization"}).out).offers("normal(STD)").offers("relu_former").names("0.02");
   Message(run_orrery({"help", "train", "optimizer"}).out).offers("orrery list optimizer").names("adamw").names("arXiv");
   CHECK(run_orrery({"help", "train", "optimizer.beta1"}).out == run_orrery({"help", "train", "optimizer"}).out);
   Message(run_orrery({"help", "generate", "top_k"}).out).names("orrery generate --top_k").names("range:");
@@ -108,6 +131,33 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   expect_error(run_orrery({"help", "train", "learnin_rate"})).value("learnin_rate").offers("learning_rate");
   expect_error(run_orrery({"help", "pointwis"})).names("help").value("pointwis").offers("pointwise");
   expect_error(run_orrery({"help", "relu", "gelu"})).names("help").value("gelu").offers("one name");
+}
+
+TEST_CASE("help: a component is printed with a line per setting: default or given value, meaning, range") {
+  const auto lines = [](const std::string& name) { return run_orrery({"help", name}).out; };
+  const std::string dense = lines("dense");
+  CHECK(contains(dense, "      settings:\n        activation=gelu_tanh  activation F of the hidden units\n"));
+  CHECK(contains(lines("dense(relu)"), "        activation=relu  activation F of the hidden units\n"));
+  CHECK(lines("dense(activation=relu)") == lines("dense(relu)"));
+  Message(lines("softmax"))
+      .names("soft_cap=0")
+      .names("cap c of the scores")
+      .offers("0: no cap")
+      .names("gate=none")
+      .names("none: no gate")
+      .names("dropout=0")
+      .value("[0, 1)");
+  Message(lines("slots")).names("N").names("number of slots").value("[1, 65536]").names("split=no").names("scaled=yes");
+  Message(lines("adaptive_span")).names("S").names("longest span").names("R=32").names("length of the ramp");
+  Message(lines("elu")).names("settings:").names("alpha=1  [0, 1e6]");
+  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 width");
+  Message(lines("gpt-char-small")).names("layers=4").names("number of blocks").names("context=64");
+  CHECK(!contains(lines("gpt-char-small"), "d_ff"));  // as in the class
+  Message(run_orrery({"help", "train", "optimizer"}).out).names("beta2=0.99").names("decay of the mean of the squared");
+  for (const char* name : {"softmax", "gpt", "muon", "rotary(base=500)"}) CHECK(longest_line(lines(name)) <= 80);
+  expect_error(run_orrery({"help", "dense(size=3)"}), 2).names("dense").value("'size'").offers("orrery help dense");
+  expect_error(run_orrery({"help", "dense(relu, 3)"}), 2).names("dense").value("'3'").offers("orrery help dense");
+  CHECK(contains(run_orrery({"list", "dense"}).out, "\n      settings: activation=gelu_tanh\n"));
 }
 
 TEST_CASE("help: the error for an activation in place of a layer offers the layer that takes the activation") {
@@ -146,6 +196,10 @@ complete_line orrery train --attention=poi
 complete_line orrery train --model = gpt-char-sm
 complete_line orrery train --keep_best =
 complete_line orrery metrics --format =
+complete_line orrery inspect --analysis = log
+complete_line orrery train --metrics=ent
+complete_line orrery sweep --metric = t
+complete_line orrery compare --metrics = lo
 complete_line orrery list sparse
 complete_line orrery completion z
 cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
@@ -155,7 +209,9 @@ cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
   CHECK(lines_of(outcome.out) == std::vector<std::string>{"complete -F _orrery orrery", "verify_resume;",
                                                           "--decoder_attention=;", "pointwise;",
                                                           "--attention=pointwise;", "gpt-char-small;", "yes;no;",
-                                                          "csv;tensorboard;", "sparsemax;", "zsh;", "my text.txt;"});
+                                                          "csv;tensorboard;", "logit_lens;", "--metrics=entropy;",
+                                                          "training_loss;", "loss;", "sparsemax;", "zsh;",
+                                                          "my text.txt;"});
 }
 
 TEST_CASE("completion: the scripts of bash, zsh and fish are valid, and zsh and fish complete values") {

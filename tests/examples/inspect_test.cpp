@@ -89,6 +89,9 @@ TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   const Folder folder;
   const std::string run = trained(folder);
   const Outcome promoted = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
+  CHECK(inspect({run, "--text=abeabe", "--analysis=neurons", "--neuron=3"}).out == promoted.out);
+  const Outcome help = run_orrery({"help", "inspect", "neuron"});
+  Message(help.out).names("--slot").names("hidden unit").names("also:").names("neuron");
   CHECK(std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
   CHECK(std::regex_search(promoted.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
   CHECK(!std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
@@ -313,7 +316,7 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
-  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, e"));
+  CHECK(contains(depth.out, "Logit lens: Predictions at position 2, 'e'"));
   refusal({run, "--text=abeabe", "--analysis=logit_lens", "--position=6"}).names("position").value(6).offers(5);
   const Outcome causes =
       inspect({run, "--text=abeabe", "--patch_from=abedbe", "--analysis=ablation", "--top=4", "--html=" + page});

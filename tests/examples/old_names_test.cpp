@@ -151,6 +151,8 @@ TEST_CASE("old names: a sweep and a study find their runs and give the same tabl
   CHECK(read_file(old / "sweep/table.csv") == table);
   const auto now = nlohmann::json::parse(read_file(old / "study/verdict.json")), then = nlohmann::json::parse(verdict);
   CHECK(now["verdict"] == then["verdict"]);
+  CHECK(fs::exists(old / "study/samples.svg"));
+  CHECK(!fs::exists(old / "study/picture.svg"));  // the plot's former name
 }
 
 TEST_CASE("old names: report, compare, generate and show accept the runs") {
@@ -159,4 +161,10 @@ TEST_CASE("old names: report, compare, generate and show accept the runs") {
   old.run(Words{"compare"} + Words{"gpt", "dyt"});
   CHECK(!old.run({"generate", "--checkpoint=gpt", "--prompt=The ", "--tokens=8"}).out.empty());
   for (const std::string& run : runs) old.run({"show", run});
+  old.run({"report", "study", "--out=study.html"});
+  const std::string page = read_file(old / "study.html");
+  for (const std::string present : {"attention_zero_fraction", "attention zero fraction", "max_score", "max score"})
+    CHECK_MESSAGE(contains(page, present + "/*"), present);
+  for (const std::string former : {"attention_zeros", "attention zeros", "largest_score", "largest score"})
+    CHECK_MESSAGE(!contains(page, former), former);
 }

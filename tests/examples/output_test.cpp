@@ -2,13 +2,14 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <map>
 
 #include "tests/examples/program.h"
+#include "tests/support/contents.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::contents_of_folder;
 using orrery::testing::expect_error;
 
 namespace {
@@ -21,13 +22,6 @@ struct Output {
 
 Outcome with_path(const Output& output, const std::string& path) {
   return run_orrery(output.words + Words{"--" + output.key + "=" + path});
-}
-
-std::map<std::string, std::string> contents_of(const std::string& folder) {
-  std::map<std::string, std::string> all;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path().string());
-  return all;
 }
 
 std::string trained(const Folder& folder) {
@@ -63,12 +57,12 @@ TEST_CASE("output: metrics, inspect, report and show replace only their own kind
   std::vector<std::string> others = {folder / "text.txt", folder.write("empty", ""),
                                      folder.write("page.html", "<!doctype html>\n<html lang=\"en\">\n<head>\n"),
                                      folder.write("table.csv", "step,loss\n1,2\n"), folder.write("x.npy", "\x93NUMPY")};
-  for (const auto& [path, content] : contents_of(run)) others.push_back(path);
+  for (const auto& [path, content] : contents_of_folder(run)) others.push_back(path);
   fs::create_symlink(run + "/settings.toml", folder / "link");
   others.push_back(folder / "link");
   fs::create_symlink(folder / "nowhere", folder / "dangling");
   others.push_back(folder / "dangling");
-  const auto before = contents_of(folder.path());
+  const auto before = contents_of_folder(folder.path());
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::vector<std::string> targets = others;
     for (size_t other = 0; other < made.size(); ++other)
@@ -82,7 +76,7 @@ TEST_CASE("output: metrics, inspect, report and show replace only their own kind
       expect_error(with_path(outputs[i], target)).names(target).offers("--" + outputs[i].key);
     }
   }
-  CHECK(contents_of(folder.path()) == before);
+  CHECK(contents_of_folder(folder.path()) == before);
   CHECK(fs::is_symlink(folder / "dangling"));
 }
 
@@ -124,10 +118,10 @@ TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign file
   folder.write("seen/metrics.csv", "metric,value\nmine,3\n");
   const Words inspect = {"inspect", run, "--text=abe", "--analysis=heads,logit_lens", "--out=" + (folder / "seen")};
   expect_error(run_orrery(inspect)).names(folder / "seen/metrics.csv").offers("--out");
-  CHECK(contents_of(folder / "seen").size() == 1);
+  CHECK(contents_of_folder(folder / "seen").size() == 1);
   fs::remove(folder / "seen/metrics.csv");
   for (int times = 0; times < 2; ++times) CHECK(run_orrery(inspect).code == 0);
-  CHECK(contents_of(folder / "seen").size() > 1);
+  CHECK(contents_of_folder(folder / "seen").size() > 1);
 
   fs::create_directory(folder / "board");
   folder.write("board/events.out.tfevents.0.orrery", "mine");
@@ -148,7 +142,7 @@ TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign file
 
   const std::string claim = folder.write("claim.toml", "");
   fs::create_directories(folder / "study/timing");
-  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
+  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "samples.svg"}) {
     const std::string mine = folder.write(std::string("study/") + name, "mine\n");
     expect_error(run_orrery({"study", claim, "--out=" + (folder / "study")})).names(mine).offers("--out");
     fs::remove(mine);
@@ -173,4 +167,14 @@ TEST_CASE("output: try replaces only plug-ins that it has made") {
     CHECK(read_file(mine) == "# mine\n");
     fs::remove(mine);
   }
+}
+
+TEST_CASE("output: import replaces neither a run nor a foreign settings file") {
+  const Folder folder;
+  const std::string run = trained(folder), model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
+                    mine = folder.write("other/settings.toml", "mine\n");
+  const auto before = contents_of(folder.path());
+  expect_error(run_orrery({"import", model, "--out=" + run})).names(run).offers("--out");
+  expect_error(run_orrery({"import", model, "--out=" + (folder / "other")})).names(mine).offers("--out");
+  CHECK(contents_of(folder.path()) == before);
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/system/folder_lock.h"
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 
@@ -85,4 +86,50 @@ TEST_CASE("plan: a run that does not fit is planned as far as possible, with exi
   const Words too_long = {"--layers=4096", "--width=64", "--context=32", "--steps=1000000000", "--plan"};
   expect_error(run_orrery(train_words(folder, too_long))).names("train").value("years").offers("steps");
   CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("plan: a run that would be refused at once cannot start") {
+  const Folder folder;
+  REQUIRE(is_complete(run_orrery(train_words(folder))));
+  const auto problem = [&](const std::string& out) {
+    const Json json = planned(train_words(folder, {"--out=" + out}), 1);
+    CHECK(json["can_start"] == false);
+    CHECK(json["parameters"]["total"].get<int64_t>() > 0);  // the rest of the plan is made
+    return Message(json["problem"].get<std::string>());
+  };
+  problem(folder / "run").names("already holds a run").offers("--out").offers("--resume=" + (folder / "run"));
+  problem(folder / "text.txt/run").names(folder / "text.txt/run").value("Not a directory").offers("--out");
+  folder.write("other/settings.toml", "mine");
+  problem(folder / "other").offers("--out");
+  CHECK(read_file(folder / "other/settings.toml") == "mine");
+  {
+    const std::string locked = folder / "locked";
+    const orrery::FolderLock lock(locked);
+    problem(locked).names(locked).value("in use").offers("--out");
+  }
+  CHECK(!fs::exists(folder / "locked"));
+
+  // Wrong settings end the plan as they end the run, with the same words.
+  fs::remove_all(folder / "free");
+  for (const char* const wrong : {"--lr_scales=a", "--lr_scales=zz*=2", "--weight_decay_rules=zz*=no", "--out=",
+                                  "--schedule=cosine(speed=2)", "--metrics=foo"}) {
+    CAPTURE(wrong);
+    const Words words = train_words(folder, {"--out=" + (folder / "free"), wrong});
+    const Message of_plan = expect_error(run_orrery(words + Words{"--plan"}), 2);
+    CHECK(of_plan.message() == expect_error(run_orrery(words), 2).message());
+  }
+  const Words other_width = train_words(folder, {"--out=" + (folder / "free"), "--init_from=" + (folder / "run")});
+  const Outcome plan = run_orrery(other_width + Words{"--width=32", "--plan"});
+  expect_error(plan, 1).names("token_embedding.weight").value("(27, 16)").offers("(27, 32)");
+  CHECK(!fs::exists(folder / "free"));
+}
+
+TEST_CASE("plan: a resumed run is planned from the checkpoint that the run would resume") {
+  const Folder folder;
+  REQUIRE(is_complete(run_orrery(train_words(folder, {"--checkpoint_every=2"}))));
+  std::filesystem::resize_file(folder / "run/step_000004/optimizer.safetensors", 100);
+  const Words words = {"train", "--resume=" + (folder / "run"), "--steps=10"};
+  expect_error(run_orrery(words + Words{"--plan"}), 1).names("step_000004").value("damaged").offers("step_000002");
+  CHECK(planned(words + Words{"--resume_from_previous=yes"})["time"]["steps"] == 8);
+  CHECK(fs::exists(folder / "run/step_000004"));  // the plan renames nothing
 }

@@ -33,12 +33,6 @@ const std::string print_left =
     "[ -z \"$left\" ] && break; sleep 0.05; done; echo \"runs:\" $runs \"left:\" $left; ";
 const std::string endless_steps = "20000000";
 const Words two_at_once = {"--schedule=constant", "--seed={1,2}", "--jobs=2"};
-// Returns enough text for the validation of a smoke run.
-std::string long_text() {
-  std::string text;
-  for (int i = 0; i < 20; ++i) text += tiny_text();
-  return text;
-}
 
 }  // namespace
 
@@ -166,9 +160,7 @@ TEST_CASE("study: a claim with failed runs has no verdict, and the runs are trie
     CHECK(!fs::exists(folder / "all/a/verdict.json"));
     CHECK(contains(read_file(folder / "all/verdicts.csv"), "a,-,"));
   }
-  const std::string claim = broken_claim(folder);
-  folder.write("text.txt", long_text());
-  const Outcome smoke = run_study(folder, claim, {"--smoke"});
+  const Outcome smoke = run_study(folder, broken_claim(folder), {"--smoke"});
   expect_error(smoke).names("claim.toml").value(1).offers("again");
 }
 
@@ -200,7 +192,6 @@ TEST_CASE("study: a damaged verdict is computed again, and the verdict of anothe
   fs::create_directory(folder / "claims");
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu > softmax + 1\"", two);
   folder.write("claims/a.toml", text);
-  folder.write("text.txt", long_text());
   const Words all = {"study", "--all=" + (folder / "claims"), "--runs=" + (folder / "pool")};
   REQUIRE(run_orrery(all).code == 0);
   const std::string verdict = folder / "claims/a/verdict.json", before = read_file(verdict);
@@ -341,6 +332,13 @@ TEST_CASE("process I/O: every command refuses a folder that another program is w
         run_shell("mkdir -p " + each.locked + "; flock " + each.locked + "/.orrery.lock " + command_of(each.words));
     expect_error(outcome).names(command).value(each.locked).offers("--out");
     CHECK(run_shell("ls " + each.locked).out.empty());
+    fs::remove_all(each.locked);
+    // A lock that is a link to another file is not followed.
+    const std::string precious = folder.write("precious", "kept"), link = each.locked + "/.orrery.lock";
+    fs::create_directories(each.locked);
+    fs::create_symlink(precious, link);
+    expect_error(run_orrery(each.words)).names(link).value("symbolic link").offers("remove");
+    CHECK(read_file(precious) == "kept");
     fs::remove_all(each.locked);
   }
   // Two at once without a foreign lock: one prepares, and its files equal those of a single one.

@@ -261,8 +261,8 @@ TEST_CASE("process I/O: a plug-in that differs from the compiled file is refused
   const Outcome tried = run_orrery({"try", folder.write("smelu.cpp", formula), "--out=" + (folder / "p"), "--steps=0"});
   INFO(tried.out, tried.err);
   REQUIRE(tried.code == 0);
-  const std::string plugin = folder / "p/smelu.so", seal = plugin + ".sha256", bytes = read_file(plugin);
-  CHECK(read_file(seal).starts_with("# " + std::to_string(bytes.size()) + " bytes\n"));
+  const std::string plugin = folder / "p/smelu.so", checksum = plugin + ".sha256", bytes = read_file(plugin);
+  CHECK(read_file(checksum).starts_with("# " + std::to_string(bytes.size()) + " bytes\n"));
   CHECK(run_shell("cd " + (folder / "p") + " && sha256sum -c smelu.so.sha256").code == 0);
   CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
 
@@ -301,10 +301,10 @@ TEST_CASE("process I/O: a plug-in that differs from the compiled file is refused
     refused(changed);
   }
   std::ofstream(plugin, std::ios::binary) << bytes;
-  fs::remove(seal);
-  expect_refusal({"list", "--plugin=" + plugin}).names(plugin).names(seal).offers("copy both").offers("orrery try");
+  fs::remove(checksum);
+  expect_refusal({"list", "--plugin=" + plugin}).names(plugin).names(checksum).offers("copy both").offers("orrery try");
   folder.write("p/smelu.so.sha256", "");
-  expect_refusal({"list", "--plugin=" + plugin}).names(plugin).value("SHA-256").names(seal).offers("orrery try");
+  expect_refusal({"list", "--plugin=" + plugin}).names(plugin).value("SHA-256").names(checksum).offers("orrery try");
 
   Message(run_orrery({"--help"}).out)
       .names("--plugin=FILE.so")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/text.h"
+#include "tests/support/tiny_text.h"
 
 struct Outcome {
   int code = -1;  // exit code; 128 + the signal if one ended it
@@ -66,5 +67,5 @@ class RunningOrrery {
 // Settings of a model that trains almost instantly.
 inline const std::vector<std::string> tiny = {"--layers=1",     "--heads=2", "--width=16",      "--context=8",
                                               "--batch_size=2", "--steps=4", "--warmup_steps=1"};
-std::string tiny_text();  // 1,000 characters, 27 distinct
+using orrery::testing::tiny_text;
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more);

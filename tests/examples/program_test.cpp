@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
-#include <sstream>
 
+#include "tests/support/contents.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -78,12 +78,7 @@ std::string last_line(const std::string& text) {
   return text.substr(before == std::string::npos ? 0 : before + 1,
                      end - (before == std::string::npos ? 0 : before + 1) + 1);
 }
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+std::string read_file(const std::string& path) { return orrery::testing::contents(path); }
 
 Folder::Folder() {
   std::string pattern = (fs::temp_directory_path() / "orrery_XXXXXX").string();
@@ -100,12 +95,6 @@ std::string Folder::write(const std::string& name, const std::string& content) c
   return path;
 }
 
-std::string tiny_text() {
-  std::string text;
-  for (int i = 0; text.size() < 1000; ++i)
-    text += std::string(1, static_cast<char>('a' + i * i % 26)) + (i % 5 == 4 ? "\n" : "e");
-  return text.substr(0, 1000);
-}
 std::vector<std::string> operator+(std::vector<std::string> words, const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;

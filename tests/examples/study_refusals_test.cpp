@@ -70,6 +70,17 @@ TEST_CASE("study: incomplete or contradictory claims are refused with an error m
   refusal(good + chosen_rates, with_rate).names("claim.toml: ").value("'relu'").names("learning_rates").offers("leave");
   swept("learning_rate = [0.1, 0.2]", chosen_rates).names("learning_rate").names("learning_rates").offers("leave one");
 
+  // Other names of a setting are refused as its own.
+  const std::string min_lr = "[variants.relu]\nmin_lr = 0.1\n[variants.softmax]\n";
+  refusal(good + chosen_rates, min_lr).names("claim.toml: ").value("'relu'").names("learning_rates").offers("leave");
+  swept("lr = [0.1, 0.2]", chosen_rates).names("learning_rate").names("learning_rates").offers("leave one");
+  refusal(good, "[variants.relu]\nout_dir = \"x\"\n").names("'out'").offers("leave it out");
+  swept("seed = [3, 4]").names("'seed'").offers("seeds = [1, 2, 3]");
+  swept("batch = [2, 3]\nbatch_size = [3, 4]").names("batch_size").names("batch").offers("leave one");
+  refusal(good, "[sweep]\nlr = [0.1, 0.2]\n" + with_rate).names("'relu'").names("learning_rate").value("lr");
+  const std::string two_steps = "[sweep]\nsteps = [2, 3]\n" + two;
+  refusal(kind("derived") + two_seeds + of_loss, two_steps).value("steps=2").value("steps=3").offers("leave one");
+
   std::string seeds = "kind = \"trained\"\nmetric = \"loss\"\nrefuted_if = \"relu > softmax\"\nseeds = [0";
   for (int i = 1; i < 600; ++i) seeds += "," + std::to_string(i);
   refusal(seeds + "]").names("study").value(1200).value("1,000").offers("--yes");

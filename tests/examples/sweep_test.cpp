@@ -349,6 +349,23 @@ TEST_CASE("sweep: init_from is a list like any other setting, and its first run 
   CHECK(written_runs(folder / "pool").size() == 2);
 }
 
+TEST_CASE("sweep: all names of a setting give one list, and rows have its present name") {
+  const Folder folder;
+  const Words names = {"--batch_size=3", "--batch=4", "--lr=0.01", "--rate=0.02", "--initial_std={by_width,by_inputs}"};
+  const Words baseline = {"--baseline=batch=3 lr=0.02 initial_std=by_width"};
+  const Outcome outcome = run_orrery(sweep_of(folder, names + baseline));
+  INFO(outcome.out, outcome.err);
+  REQUIRE(outcome.code == 0);
+  const auto table = csv(folder / "sweep/table.csv");
+  REQUIRE(table.size() == 1 + 3 * 2 * 2);  // tiny gives a batch size, too
+  CHECK(table[1][0] == "batch_size=2 learning_rate=0.01 initialization=by_width");
+  CHECK(table[12][0] == "batch_size=4 learning_rate=0.02 initialization=by_inputs");
+  REQUIRE(table[7][0] == "batch_size=3 learning_rate=0.02 initialization=by_width");
+  for (size_t i = 1; i < table.size(); ++i) CHECK(table[i][4].empty() == (i == 7));  // the reference has no difference
+  // An error names the setting as it was typed.
+  expect_error(run_orrery(sweep_of(folder, {"--rate={0.1,x}"}))).names("rate").value("'x'");
+}
+
 TEST_CASE("sweep: invalid settings are refused before any training") {
   const Folder folder;
   const auto refusal = [&](const Words& more) {

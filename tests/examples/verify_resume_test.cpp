@@ -9,10 +9,12 @@
 #include "engine/tensor/safetensors.h"
 #include "models/study/checkpoint_diff.h"
 #include "tests/examples/program.h"
+#include "tests/support/contents.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using orrery::testing::contents_of_folder;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
@@ -21,23 +23,17 @@ namespace {
 Words train_tiny(const Folder& folder, const std::string& name, const Words& more) {
   return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more;
 }
-std::map<std::string, std::string> contents(const std::string& folder) {
-  std::map<std::string, std::string> all;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path().string());
-  return all;
-}
 void check_same(const Words& train, const std::string& run, const Words& more = {}) {
   const Outcome trained = run_orrery(train);
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
-  const auto before = contents(run);
+  const auto before = contents_of_folder(run);
   const Outcome verified = run_orrery(Words{"verify_resume", run, "--steps=2"} + more);
   INFO(verified.out, verified.err);
   CHECK(verified.code == 0);
   CHECK(last_line(verified.out) == "all bytes are identical");
   for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"})
     CHECK_MESSAGE(contains(verified.out, file), file);
-  CHECK(contents(run) == before);  // the run is unchanged
+  CHECK(contents_of_folder(run) == before);  // the run is unchanged
   CHECK(!fs::exists(run + ".verify_resume"));
 }
 

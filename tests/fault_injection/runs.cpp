@@ -6,17 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/tiny_text.h"
+
 namespace fault_injection {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string small_text() {
-  std::string text;
-  for (int i = 0; text.size() < 1000; ++i)
-    text += std::string(1, static_cast<char>('a' + i * i % 26)) + (i % 5 == 4 ? "\n" : "e");
-  return text.substr(0, 1000);
-}
 
 // Any step counts: a run that can no longer print saves its current step.
 bool holds_checkpoint(const std::string& out) {
@@ -70,7 +65,7 @@ const Words& train_words() {
 
 Templates::Templates() {
   fs::create_directory(fresh);
-  std::ofstream(fresh + "/text.txt") << small_text();
+  std::ofstream(fresh + "/text.txt") << orrery::testing::tiny_text();
   fs::copy_file(ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp", fresh + "/formula.cpp");
   copy_folder(fresh, begun);
   REQUIRE(run(begun, train_words() + Words{"--keep_checkpoints=0"}).code == 0);

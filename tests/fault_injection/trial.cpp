@@ -9,16 +9,18 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/contents.h"
+
 namespace fault_injection {
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::contents;
 
 // Runs in the child, between fork and exec.
 [[noreturn]] void become(const std::string& folder, const std::vector<char*>& words,
@@ -115,12 +117,6 @@ std::string wrong_end(const RunResult& ran) {
                            "pthread_create", "iostream error"})
     if (ran.err.find(word) != std::string::npos) return std::string("prints '") + word + "': " + ran.err;
   return {};
-}
-
-std::string contents(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 namespace {

@@ -32,7 +32,6 @@ RunResult run_shell(const std::string& folder, const std::string& command, const
 // Returns "" if it ended with exit code 0, or with 1 and one message of ours, else what is wrong.
 std::string wrong_end(const RunResult& ran);
 
-std::string contents(const std::string& path);
 // Returns the files below a folder with their contents, without data that depend on the clock or on
 // whether the run was resumed.
 std::map<std::string, std::string> files_of(const std::string& folder);

@@ -19,6 +19,7 @@
 #include <iterator>
 
 #include "tests/fuzz/mutation.h"
+#include "tests/support/contents.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -28,6 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace fuzz;
+using orrery::testing::contents;
 
 constexpr size_t max_input = 1 << 16;
 constexpr unsigned seconds_of_one = 10;
@@ -75,11 +77,6 @@ struct Options {
   std::vector<std::string> files;
   bool all = false;
 };
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 class Search {
  public:

@@ -14,21 +14,18 @@
 #include <string>
 #include <vector>
 
+#include "engine/types/ascii.h"
+#include "tests/support/contents.h"
 #include "tests/support/folder.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::contents;
 using orrery::testing::Folder;
 
 const fs::path root = ORRERY_SOURCE_DIR;
 const fs::path corpus = root / "tests" / "fuzz" / "corpus";
-
-std::string contents(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 struct RunResult {
   int code;
@@ -58,7 +55,7 @@ std::map<std::string, std::set<std::string>> readers_by_format() {
 bool reads_foreign_bytes(const std::string& code) {
   const auto holds = [&](const std::string& word) {
     for (size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
-      if (at == 0 || !(std::isalnum(static_cast<unsigned char>(code[at - 1])) || code[at - 1] == '_')) return true;
+      if (at == 0 || !(orrery::is_letter_or_digit(code[at - 1]) || code[at - 1] == '_')) return true;
     return false;
   };
   for (const char* word : {"read_file(", "FileReader",  "parse_json(",  "read_text(",   "ifstream",    "fopen(",

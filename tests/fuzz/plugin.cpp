@@ -18,7 +18,7 @@ std::string with_mark(std::string_view bytes) {
 }
 
 void read(const std::string& folder, std::string_view bytes) {
-  const std::string path = folder + "/given.so", seal = path + ".sha256";
+  const std::string path = folder + "/given.so";
   const auto refused = [&] {
     try {
       orrery::load_plugin(path);
@@ -28,10 +28,10 @@ void read(const std::string& folder, std::string_view bytes) {
     return false;
   };
   put(path, std::string(bytes) + "x");
-  orrery::seal_plugin(path);
+  orrery::write_checksum(path);
   put(path, bytes);
-  promise(refused(), "a file that is not the sealed one is loaded");
-  put(seal, bytes);  // as its own seal
+  promise(refused(), "a file that differs from its checksum file is loaded");
+  put(orrery::checksum_path(path), bytes);  // as its own checksum file
   orrery::load_plugin(path);
   promise(false, "a file that no compiler made is loaded");
 }

@@ -9,7 +9,6 @@ namespace {
 
 using namespace fuzz;
 using orrery::models::TrainSettings;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const std::vector<std::string> words = {"softmax",
                                         "pointwise(",
@@ -68,7 +67,7 @@ REGISTER_FORMAT(spec, {.name = "spec",
 
 // Accepted settings must be equal after writing and reading.
 void promise_same_settings(const TrainSettings& settings) {
-  const Pairs all = orrery::list_settings(settings);
+  const orrery::Assignments all = orrery::list_settings(settings);
   promise(orrery::list_settings(orrery::models::make_settings(all)) == all,
           "listed settings are read back differently");
 }
@@ -97,10 +96,10 @@ void read_toml(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/given.toml", again = folder + "/again.toml";
   put(path, bytes);
   TrainSettings known;
-  const Pairs read =
+  const orrery::Assignments read =
       orrery::models::read_settings_file(path, orrery::settings_of(known), orrery::models::nanogpt_keys());
   const TrainSettings settings = orrery::models::make_settings(read);
-  const Pairs all = orrery::list_settings(settings);
+  const orrery::Assignments all = orrery::list_settings(settings);
   orrery::models::write_settings_file(again, all);
   TrainSettings scratch;
   promise(orrery::models::read_settings_file(again, orrery::settings_of(scratch)) == all,

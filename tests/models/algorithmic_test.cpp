@@ -10,15 +10,16 @@
 #include "nn/base/spec_family.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::train;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 using Tokens = std::vector<int32_t>;
 
 struct Sequence {
@@ -59,7 +60,6 @@ Assignments small_run(const Folder& folder, const std::string& out, const std::s
           {"evaluate_every", "0"},
           {"checkpoint_every", "0"}};
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 
 }  // namespace
 

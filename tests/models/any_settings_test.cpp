@@ -51,10 +51,9 @@ TEST_CASE("any settings: their names are listed among those of the struct that c
   Drawing drawing;
   set_setting(drawing, "draw", "slope", "0.5");
   CHECK(drawing.chosen.as<Curve>().slope == 0.5);
-  using Pairs = std::vector<std::pair<std::string, std::string>>;
-  CHECK(list_settings(drawing) == Pairs{{"name", "drawing"}, {"slope", "0.5"}});
+  CHECK(list_settings(drawing) == Assignments{{"name", "drawing"}, {"slope", "0.5"}});
   expect_error([&] { set_setting(drawing, "draw", "slope", "3"); }).names("slope").value(3).offers(2);
   expect_error([&] { set_setting(drawing, "draw", "slpe", "1"); }).value("slpe").offers("slope");
   drawing.chosen = AnySettings(Grid());
-  CHECK(list_settings(drawing) == Pairs{{"name", "drawing"}, {"rows", "3"}});
+  CHECK(list_settings(drawing) == Assignments{{"name", "drawing"}, {"rows", "3"}});
 }

@@ -23,8 +23,6 @@ using orrery::testing::random_tensor;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 std::unique_ptr<nn::Module> small_model(Assignments settings) {
   settings.insert(settings.end(), {{"layers", "2"}, {"heads", "2"}, {"width", "16"}});
   auto model = make_model(make_settings(settings));

@@ -8,6 +8,7 @@
 #include "models/training/generation.h"
 #include "tests/support/errors.h"
 #include "tests/support/message.h"
+#include "tests/support/parameters.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -32,13 +33,7 @@ std::unique_ptr<Gpt> make(const std::string& attention, const std::string& posit
   auto model = std::make_unique<Gpt>(settings_with(attention, position, max_context));
   nn::convert(*model, Dtype::f64);
   nn::initialize(*model, 3);
-  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
-    const RandomKey key = RandomKey{9, 1}.derive(p.path);
-    if (std::isfinite(p.parameter->min_value) && std::isfinite(p.parameter->max_value))
-      fill(p.parameter->value, nn::constant((p.parameter->min_value + p.parameter->max_value) / 2), key);
-    else if (!std::isfinite(p.parameter->min_value))
-      fill(p.parameter->value, nn::normal(0.5), key);
-  }
+  orrery::testing::randomize_parameters(*model, 0.5);
   return model;
 }
 Tensor some_tokens(int64_t batch, int64_t time) {

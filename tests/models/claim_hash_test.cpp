@@ -103,18 +103,59 @@ TEST_CASE("claim: former and current names are read as the same claim") {
   expect_error([&] { read_claim(folder / "claim.toml"); }).names("reported").names("figure");
 }
 
+TEST_CASE("claim: a variant whose name is that of a metric keeps it") {
+  const Folder folder;
+  std::string text = current;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("\"relu > softmax\"", "\"neurons > memories\"");
+  replace("relu > softmax - 0.01", "neurons > memories - 0.01");
+  replace("[variants.softmax]", "[variants.memories]");
+  replace("[variants.relu]", "[variants.neurons]");
+  const std::string hash = hash_of(folder, text);
+  replace("\"neurons > memories\"", "\"memories > neurons\"");
+  CHECK(hash_of(folder, text) != hash);  // the opposite claim
+
+  StudyVerdict verdict;
+  verdict.metric = "loss", verdict.kind = "trained";
+  verdict.result.comparisons.resize(2);
+  verdict.result.comparisons[0].refuted_if = "memories > depth + 0.1";
+  verdict.result.comparisons[0].name = "memories - depth";
+  verdict.result.comparisons[1].refuted_if = "causes/loss: memories > depth";
+  write_verdict(folder / "verdict.json", verdict);
+  const StudyVerdict read = read_verdict(folder / "verdict.json");
+  CHECK(read.result.comparisons.at(0).refuted_if == "memories > depth + 0.1");
+  CHECK(read.result.comparisons.at(0).name == "memories - depth");
+  CHECK(read.result.comparisons.at(1).refuted_if == "ablation/loss: memories > depth");
+}
+
 TEST_CASE("claim: an old verdict shows the current names of its metrics") {
   const Folder folder;
   StudyVerdict verdict;
   verdict.metric = "top_share/blocks.0.feed_forward", verdict.kind = "derived";
   verdict.result.comparisons.resize(1);
   verdict.result.comparisons[0].refuted_if = "causes/loss: a > b";
-  verdict.result.comparisons[0].metric = "causes/loss";
+  verdict.result.comparisons[0].metric = "mean(attention_zeros/*)";
+  verdict.result.comparisons[0].sentence = "shown: mean(attention zeros/*), a - b is -0.44, 3 seeds";
   write_verdict(folder / "verdict.json", verdict);
   const StudyVerdict read = read_verdict(folder / "verdict.json");
   CHECK(read.metric == "top_unit_fraction/blocks.0.feed_forward");
-  CHECK(read.result.comparisons.at(0).metric == "ablation/loss");
+  CHECK(read.result.comparisons.at(0).metric == "mean(attention_zero_fraction/*)");
+  CHECK(read.result.comparisons.at(0).sentence == "shown: mean(attention zero fraction/*), a - b is -0.44, 3 seeds");
   CHECK(read.result.comparisons.at(0).refuted_if == "ablation/loss: a > b");
+}
+
+TEST_CASE("claim: the reported result of a verdict is read under its former key") {
+  const Folder folder;
+  StudyVerdict verdict;
+  verdict.kind = "derived", verdict.reported = "BLEU 34";
+  write_verdict(folder / "verdict.json", verdict);
+  std::string text = read_file(folder / "verdict.json");
+  const std::string now = "\"reported\": \"BLEU 34\"";
+  REQUIRE(text.find(now) != std::string::npos);
+  write_file_atomically(folder / "former.json", text.replace(text.find(now), now.size(), "\"figure\": \"BLEU 34\""));
+  for (const char* file : {"verdict.json", "former.json"}) CHECK(read_verdict(folder / file).reported == "BLEU 34");
 }
 
 TEST_CASE("claim: each claim in the repository is the claim that was tested") {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/system/files.h"
+#include "models/formats/replaced.h"
 #include "models/inspection/base/analysis.h"
 #include "models/metrics/base/model_metric.h"
 #include "models/model.h"
@@ -33,11 +34,6 @@ const std::string old_rows =
     R"({"step":1,"validation_loss":2.5})"
     "\n";
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
 std::vector<LogRow> rows_of(const Folder& folder, const std::string& log) {
   write_file_atomically(folder / "metrics.jsonl", log);
   return RunLog::of_run(folder.path.string()).rows();

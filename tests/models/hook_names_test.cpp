@@ -24,7 +24,6 @@ using orrery::testing::Message;
 namespace {
 
 using Words = std::vector<std::string>;
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 struct Observed {
   std::unique_ptr<nn::Module> model;

@@ -15,52 +15,51 @@
 #include "nn/losses/base/loss.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::Message;
+using orrery::testing::train;
+using orrery::testing::with;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 const std::string scraps = ORRERY_SOURCE_DIR "/tests/models/images";
 
 Assignments small_vit(const std::string& out, const Assignments& more = {}) {
-  Assignments all = {{"model", "vit"},
-                     {"layers", "1"},
-                     {"heads", "2"},
-                     {"width", "16"},
-                     {"patch", "7"},
-                     {"data", scraps + "/fashion"},
-                     {"batch_size", "12"},
-                     {"steps", "12"},
-                     {"evaluate_every", "6"},
-                     {"out", out},
-                     {"checkpoint_every", "4"},
-                     {"keep_checkpoints", "0"},
-                     {"warmup_steps", "3"},
-                     {"learning_rate", "3e-3"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"model", "vit"},
+               {"layers", "1"},
+               {"heads", "2"},
+               {"width", "16"},
+               {"patch", "7"},
+               {"data", scraps + "/fashion"},
+               {"batch_size", "12"},
+               {"steps", "12"},
+               {"evaluate_every", "6"},
+               {"out", out},
+               {"checkpoint_every", "4"},
+               {"keep_checkpoints", "0"},
+               {"warmup_steps", "3"},
+               {"learning_rate", "3e-3"}},
+              more);
 }
 Assignments small_resnet(const std::string& out, const Assignments& more = {}) {
-  Assignments all = {{"model", "resnet"},
-                     {"width", "4"},
-                     {"data", scraps + "/shapes"},
-                     {"batch_size", "4"},
-                     {"steps", "12"},
-                     {"evaluate_every", "6"},
-                     {"out", out},
-                     {"checkpoint_every", "4"},
-                     {"keep_checkpoints", "0"},
-                     {"optimizer", "sgd(momentum=0.9, nesterov=yes)"},
-                     {"learning_rate", "0.05"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"model", "resnet"},
+               {"width", "4"},
+               {"data", scraps + "/shapes"},
+               {"batch_size", "4"},
+               {"steps", "12"},
+               {"evaluate_every", "6"},
+               {"out", out},
+               {"checkpoint_every", "4"},
+               {"keep_checkpoints", "0"},
+               {"optimizer", "sgd(momentum=0.9, nesterov=yes)"},
+               {"learning_rate", "0.05"}},
+              more);
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 nlohmann::json last_row(const std::string& path) {
   std::ifstream in(path);
   nlohmann::json row;
@@ -69,10 +68,6 @@ nlohmann::json last_row(const std::string& path) {
 }
 const Assignments all_augmentation = {
     {"crop_padding", "2"}, {"flip", "yes"}, {"mixup", "0.4"}, {"label_smoothing", "0.1"}};
-Assignments with(Assignments a, const Assignments& more) {
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
 
 }  // namespace
 

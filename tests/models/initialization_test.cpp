@@ -11,8 +11,6 @@ using namespace orrery::models;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 // Makes a small model from the settings that its class has.
 std::unique_ptr<nn::Module> small_model(const ModelClass& of, const Assignments& more) {
   const Assignments small = {{"layers", "2"},      {"heads", "2"},          {"width", "32"},

@@ -74,7 +74,7 @@ TEST_CASE("logit lens: a state goes through the model's own normalization and he
     const std::string caption = find_view(views, "logit_lens/log_probability")->caption;
     Message(caption).names(last == "none" ? "no normalization" : "norm (layer)");
 
-    const auto& table = shown<TableView>(views, "Predictions at position 2, ␣4");
+    const auto& table = shown<TableView>(views, "Predictions at position 2, '␣4'");
     REQUIRE(table.rows.size() == 5);
     const std::vector<double> z = logits[2].to_vector();
     CHECK(table.rows[0][0] == "embedding");

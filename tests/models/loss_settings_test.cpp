@@ -29,8 +29,8 @@ std::vector<LossMeaning> two_runs(const Assignments& first, const Assignments& s
 Names differing(const std::string& metric, const Assignments& first, const Prints& read_by_first,
                 const Assignments& second, const Prints& read_by_second) {
   std::vector<LossMeaning> runs = two_runs(first, second, {});
-  for (const auto& [key, print] : read_by_first) runs[0].read[key] = {1, print};
-  for (const auto& [key, print] : read_by_second) runs[1].read[key] = {1, print};
+  for (const auto& [key, print] : read_by_first) runs[0].fingerprints[key] = {1, print};
+  for (const auto& [key, print] : read_by_second) runs[1].fingerprints[key] = {1, print};
   return differing_loss_settings(metric, runs);
 }
 Names differing(const std::string& metric, const Assignments& first, const Assignments& second,

@@ -25,7 +25,6 @@ using orrery::testing::write_small_text;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 
 struct Estimate {

@@ -67,7 +67,6 @@ TEST_CASE("settings: model and task determine the available settings, in any ord
 }
 
 TEST_CASE("models: separate normalizations for attention, feed-forward and the end, each with its alpha") {
-  using Assignments = std::vector<std::pair<std::string, std::string>>;
   const Assignments own = {{"attention_normalization", "dyt(alpha=2)"},
                            {"feed_forward_normalization", "dyt(alpha=3)"},
                            {"final_normalization", "dyt(alpha=4)"},
@@ -95,7 +94,6 @@ TEST_CASE("models: separate normalizations for attention, feed-forward and the e
 
 TEST_CASE("models: normalizations next to an attention are marked in every model") {
   // At width 2,048 DyT's alpha starts at 1 next to an attention and at 1/2 elsewhere.
-  using Assignments = std::vector<std::pair<std::string, std::string>>;
   for (Assignments settings : {Assignments{{"model", "gpt"}, {"vocabulary", "5"}},
                                {{"model", "vit"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "2"}},
                                {{"model", "stream"}, {"vocabulary", "5"}, {"norm_place", "post"}},

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "models/model.h"
 #include "models/training/replay.h"
+#include "tests/support/contents.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
@@ -72,12 +72,6 @@ TrainSettings replayed(TrainSettings settings) {
   settings.out = replay_folder(settings.out), settings.resume = true;
   return settings;
 }
-std::map<std::string, std::string> contents_of(const std::string& folder) {
-  std::map<std::string, std::string> all;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) all[entry.path().string()] = read_file(entry.path().string());
-  return all;
-}
 
 }  // namespace
 
@@ -102,7 +96,7 @@ TEST_CASE("nan guard: in every task, a diverging step is reported, saved, and re
     if (kind.name != "batch statistics")
       for (const OperationRecord::Value& value : found.call.inputs) CHECK(value.stats.non_finite() == 0);
 
-    const auto before = contents_of(run.out);
+    const auto before = contents_of_folder(run.out);
     {
       Trainer again(replayed(settings));
       CHECK(again.steps_done() + (found.validating ? 0 : 1) == found.step);
@@ -114,7 +108,7 @@ TEST_CASE("nan guard: in every task, a diverging step is reported, saved, and re
       REQUIRE(twice.has_value());
       CHECK(twice->call == found.call);
     }
-    CHECK(contents_of(run.out) == before);
+    CHECK(contents_of_folder(run.out) == before);
   }
 }
 
@@ -177,7 +171,7 @@ TEST_CASE("nan guard: an update that overflows is undone, and the parameter is n
 TEST_CASE("nan guard: good checkpoints stay and can be resumed, and a later report replaces the earlier one") {
   const Run run;
   run.train({{"steps", "4"}});
-  const auto good = contents_of(run.checkpoint(4));
+  const auto good = contents_of_folder(run.checkpoint(4));
   Assignments settings = {{"nan_guard", "yes"},      {"resume", "yes"},     {"keep_checkpoints", "1"},
                           {"learning_rate", "1e30"}, {"warmup_steps", "0"}, {"steps", "9"},
                           {"keep_best", "no"}};
@@ -185,7 +179,7 @@ TEST_CASE("nan guard: good checkpoints stay and can be resumed, and a later repo
   Message message = expect_error(go_on);
   message.names("value").value("step 6").names("good checkpoint").offers(run.checkpoint(4));
   CHECK(latest_checkpoint(run.out) == run.checkpoint(4));
-  CHECK(contents_of(run.checkpoint(4)) == good);
+  CHECK(contents_of_folder(run.checkpoint(4)) == good);
   CHECK(names_in(replay_folder(run.out)) == std::set<std::string>{"found.json", "step_000005"});
 
   CHECK(expect_error(go_on).message() == message.message());
@@ -251,12 +245,12 @@ TEST_CASE("the error for a run resumed from weights with a non-finite loss names
   Trainer other(run.settings({{"resume", "yes"}, {"steps", "9"}, {"keep_checkpoints", "0"}}));
   for (const nn::NamedParameter& p : nn::parameters_of(other.model()))
     p.parameter->value.copy_from(Tensor::full(p.parameter->value.shape(), 3e38));
-  const auto before = contents_of(run.checkpoint(4));
+  const auto before = contents_of_folder(run.checkpoint(4));
   expect_error([&] { other.run(); })
       .value("step 5")
       .names("gradient norm")
       .names(run.checkpoint(4))
       .offers(run.checkpoint(2))
       .offers("--learning_rate");
-  CHECK(contents_of(run.checkpoint(4)) == before);
+  CHECK(contents_of_folder(run.checkpoint(4)) == before);
 }

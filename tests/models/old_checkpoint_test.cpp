@@ -29,14 +29,13 @@ using orrery::testing::largest_difference;
 namespace {
 
 const std::string old = ORRERY_SOURCE_DIR "/tests/models/old_checkpoint/";
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 
 // Returns the settings of the old run, with `out` in the folder of this test.
-TrainSettings settings_in(const Folder& folder, const Pairs& more = {}) {
+TrainSettings settings_in(const Folder& folder, const Assignments& more = {}) {
   TrainSettings known;
-  Pairs all = read_settings_file(old + "run/settings.toml", settings_of(known));
-  for (const auto& one : Pairs{{"data", old + "text.txt"}, {"out", folder / "run"}, {"resume", "yes"}})
+  Assignments all = read_settings_file(old + "run/settings.toml", settings_of(known));
+  for (const auto& one : Assignments{{"data", old + "text.txt"}, {"out", folder / "run"}, {"resume", "yes"}})
     all.push_back(one);
   all.insert(all.end(), more.begin(), more.end());
   return make_settings(all);

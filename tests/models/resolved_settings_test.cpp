@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 Assignments run_with(const Folder& folder, const Assignments& more) {
   std::string all;

@@ -135,6 +135,10 @@ TEST_CASE("sentence piece: invalid settings and models are errors") {
   expect_error([&] { make_tokenizer(folder / "none.model", ""); }).names(folder / "none.model").value("SentencePiece");
   write_file_atomically(folder / "cut.model", "\n\5ab");  // the first field, of 5 bytes
   expect_error([&] { make_tokenizer(folder / "cut.model", ""); }).names(folder / "cut.model").value(5).value(2);
+  for (const char* const rules : {"\x1a\3\x12\1x", "\x2a\3\x12\1x"}) {  // of normalization and denormalization
+    write_file_atomically(folder / "rules.model", rules);
+    expect_error([&] { make_tokenizer(folder / "rules.model", ""); }).names(folder / "rules.model").value("rules");
+  }
   expect_error([] { restore_tokenizer(R"({"name": "sentence_piece", "model": "AAA"})"); })
       .names("tokenizer")
       .value(3)

@@ -14,7 +14,6 @@ namespace {
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::Message;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct Loss {
   double weight = 0.5;
@@ -49,7 +48,7 @@ class File {
  public:
   explicit File(const std::string& content = "") { std::ofstream(path_) << content; }
   const std::string& path() const { return path_; }
-  Pairs read() const {
+  Assignments read() const {
     Run scratch;
     static constexpr ForeignKey foreign[] = {
         {"max_iters", "steps"}, {"dataset", "did you mean 'data', a file?"}, {"decay", "optimizer.weight_decay"}};
@@ -88,16 +87,16 @@ TEST_CASE("settings file: equals the command line, in its order") {
       "beta2 = 0.99\n"
       "[loss]\n"
       "weight = 2\n");
-  const Pairs expected = {{"steps", "2000"},
-                          {"rate", "6e-4"},
-                          {"out", "a \"new\" folder"},
-                          {"bias", "yes"},
-                          {"attention", "relu_former(relu, span=64, gamma=1.5, attend_to_self=no, inner=f(x=1))"},
-                          {"betas", "0.9, 1"},
-                          {"optimizer.weight_decay", "0.05"},
-                          {"optimizer.beta2", "0.99"},
-                          {"loss.weight", "2"}};
-  const Pairs read = file.read();
+  const Assignments expected = {{"steps", "2000"},
+                                {"rate", "6e-4"},
+                                {"out", "a \"new\" folder"},
+                                {"bias", "yes"},
+                                {"attention", "relu_former(relu, span=64, gamma=1.5, attend_to_self=no, inner=f(x=1))"},
+                                {"betas", "0.9, 1"},
+                                {"optimizer.weight_decay", "0.05"},
+                                {"optimizer.beta2", "0.99"},
+                                {"loss.weight", "2"}};
+  const Assignments read = file.read();
   REQUIRE(read.size() == expected.size());
   for (size_t i = 0; i < read.size(); ++i) CHECK(read[i] == expected[i]);
   Run run;
@@ -185,8 +184,8 @@ TEST_CASE("settings file: a written file reads back as equal settings") {
     CHECK(file.read() == list_settings(run));
   }
   const File file;
-  write_settings_file(file.path(),
-                      Pairs{{"steps", "5"}, {"rate", "0.001"}, {"bias", "no"}, {"out", "x"}, {"loss.weight", "2"}});
+  write_settings_file(
+      file.path(), Assignments{{"steps", "5"}, {"rate", "0.001"}, {"bias", "no"}, {"out", "x"}, {"loss.weight", "2"}});
   CHECK(is_written_settings_file(file.path()));
   CHECK(read_file(file.path()) ==
         "# The settings of a run, written by orrery when it began.\n"
@@ -201,7 +200,7 @@ TEST_CASE("a written settings file lists the plug-ins that it needs, quoted for 
         std::vector<std::string>{"--plugin=a/b-1.so", "--plugin=$'it\\x27s \\x0A\\xFF.so'"});
   CHECK(is_written_settings_file(file.path()));
   CHECK(file.read() == list_settings(run));
-  write_settings_file(file.path(), Pairs());
+  write_settings_file(file.path(), Assignments());
   CHECK(plugins_of_settings_file(file.path()).empty());
   write_file_atomically(file.path(), "# They need --plugin=a.so\n");  // not written by orrery
   CHECK(plugins_of_settings_file(file.path()).empty());

@@ -14,12 +14,10 @@ using orrery::testing::Message;
 
 namespace {
 
-using Pairs = std::vector<std::pair<std::string, std::string>>;
-
-Message error(const Pairs& assignments) {
+Message error(const Assignments& assignments) {
   return expect_error([&] { make_settings(assignments); }).names("train");
 }
-std::string value(const Pairs& assignments, const std::string& key) {
+std::string value(const Assignments& assignments, const std::string& key) {
   for (const auto& [name, value] : list_settings(make_settings(assignments)))
     if (name == key) return value;
   return "no key " + key;
@@ -72,8 +70,8 @@ TEST_CASE("former names of settings with text values are read and shown as the c
     CHECK(value({{former, set}}, present) == set);
     CHECK(value({{former, set}}, former) == "no key " + former);
   }
-  const Pairs stream = {{"model", "stream"}, {"memory", "24"}},
-              translation = {{"model", "translation-small"}, {"longest", "9"}};
+  const Assignments stream = {{"model", "stream"}, {"memory", "24"}},
+                    translation = {{"model", "translation-small"}, {"longest", "9"}};
   CHECK(value(stream, "cache_length") == "24");
   CHECK(value(stream, "memory") == "no key memory");
   CHECK(value(translation, "max_length") == "9");
@@ -111,7 +109,7 @@ TEST_CASE("former values of settings are read and shown as the current values") 
 }
 
 TEST_CASE("former names inside specs are read and shown as the current names") {
-  const auto optimizer = [](const Pairs& assignments) { return value(assignments, "optimizer"); };
+  const auto optimizer = [](const Assignments& assignments) { return value(assignments, "optimizer"); };
   CHECK(optimizer({{"optimizer", "adamw(decay=0.05, rates=by_group(gammas=2))"}}) ==
         "adamw(weight_decay=0.05, lr_scales=groups(gammas=2))");
   CHECK(optimizer({{"optimizer", "adagrad(clip=1)"}}) == "adagrad(grad_clip=1)");
@@ -169,11 +167,11 @@ TEST_CASE("lr_decay_iters must equal the number of steps, in any order of the se
 }
 
 TEST_CASE("losses are weighted by the names under which layers' losses are registered") {
-  Pairs weights;
+  Assignments weights;
   for (const auto& [name, loss] : nn::losses())
     if (!loss.weight_of.empty()) weights.emplace_back("losses." + name, "0");
   CHECK(weights.size() == 4);
-  Pairs listed = list_settings(make_settings({}));
+  Assignments listed = list_settings(make_settings({}));
   std::erase_if(listed, [](const auto& setting) { return !setting.first.starts_with("losses."); });
   CHECK(listed == weights);
   CHECK(value({{"losses.span_penalty", "0.5"}}, "losses.span_penalty") == "0.5");

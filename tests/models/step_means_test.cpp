@@ -12,6 +12,7 @@
 #include "models/training/extra_losses.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -80,11 +81,6 @@ const Assignments packed = {{"tokenizer", "byte_pair(vocabulary=270)"},
                             {"steps", "1"},
                             {"training_loss_tokens", "0"}};
 
-Assignments with(Assignments all, const Assignments& more) {
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("means: a step's loss is over all targets of its micro-batches, for documents") {
@@ -118,6 +114,27 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, for tr
                                                     {"heads", "2"},
                                                     {"width", "16"},
                                                     {"context", "400"},
+                                                    {"steps", "1"},
+                                                    {"evaluate_every", "0"},
+                                                    {"out", run.out}}));
+  REQUIRE(numbers.min_targets < numbers.max_targets);
+  check_means(numbers);
+}
+
+// Those of images and of streams have equal sizes: batch_size images, or batch_size streams of `context` tokens.
+TEST_CASE("means: a step's loss is over all targets of its micro-batches, for algorithmic problems") {
+  const Run run;
+  const Numbers numbers = first_step(make_settings({{"task", "algorithmic"},
+                                                    {"problem", "ladder(length=16, first=2, gap=3, rungs=2)"},
+                                                    {"batch_size", "1"},
+                                                    {"gradient_accumulation_steps", "12"},
+                                                    {"attention", "relu_former"},
+                                                    {"losses.normalization_loss", "0.1"},
+                                                    {"dtype", "f64"},
+                                                    {"layers", "1"},
+                                                    {"heads", "2"},
+                                                    {"width", "8"},
+                                                    {"context", "16"},
                                                     {"steps", "1"},
                                                     {"evaluate_every", "0"},
                                                     {"out", run.out}}));

@@ -15,44 +15,43 @@
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 #include "tests/support/small_text.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::train;
+using orrery::testing::with;
 using orrery::testing::write_small_text;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 Assignments small_run(const Folder& folder, const std::string& out, int steps, const Assignments& more = {}) {
-  Assignments all = {{"model", "stream"},
-                     {"data", write_small_text(folder)},
-                     {"out", folder / out},
-                     {"steps", std::to_string(steps)},
-                     {"layers", "2"},
-                     {"heads", "2"},
-                     {"width", "16"},
-                     {"context", "12"},
-                     {"cache_length", "40"},
-                     {"attention", "softmax(span=adaptive_span(40, R=8))"},
-                     {"losses.span_penalty", "1e-4"},
-                     {"batch_size", "3"},
-                     {"gradient_accumulation_steps", "2"},
-                     {"optimizer", "adagrad"},
-                     {"grad_clip", "0"},
-                     {"learning_rate", "0.05"},
-                     {"schedule", "constant"},
-                     {"warmup_steps", "5"},
-                     {"dropout", "0.1"},
-                     {"checkpoint_every", "5"},
-                     {"evaluate_every", "0"},
-                     {"keep_checkpoints", "0"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"model", "stream"},
+               {"data", write_small_text(folder)},
+               {"out", folder / out},
+               {"steps", std::to_string(steps)},
+               {"layers", "2"},
+               {"heads", "2"},
+               {"width", "16"},
+               {"context", "12"},
+               {"cache_length", "40"},
+               {"attention", "softmax(span=adaptive_span(40, R=8))"},
+               {"losses.span_penalty", "1e-4"},
+               {"batch_size", "3"},
+               {"gradient_accumulation_steps", "2"},
+               {"optimizer", "adagrad"},
+               {"grad_clip", "0"},
+               {"learning_rate", "0.05"},
+               {"schedule", "constant"},
+               {"warmup_steps", "5"},
+               {"dropout", "0.1"},
+               {"checkpoint_every", "5"},
+               {"evaluate_every", "0"},
+               {"keep_checkpoints", "0"}},
+              more);
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 double metric_of(const TrainingResult& result, const std::string& name) {
   for (const auto& [its, value] : result.metrics)
     if (its == name) return value;

@@ -9,36 +9,35 @@
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
 #include "tests/support/small_text.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::train;
+using orrery::testing::with;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 Assignments small_run(const Folder& folder, const std::string& out, Assignments more) {
-  Assignments all = {{"data", orrery::testing::write_small_text(folder)},
-                     {"out", folder / out},
-                     {"steps", "50"},
-                     {"layers", "2"},
-                     {"heads", "2"},
-                     {"width", "32"},
-                     {"context", "16"},
-                     {"batch_size", "4"},
-                     {"warmup_steps", "5"},
-                     {"checkpoint_every", "25"},
-                     {"evaluate_every", "0"},
-                     {"keep_checkpoints", "0"},
-                     {"gradient_accumulation_steps", "2"},
-                     {"learning_rate", "0.01"},
-                     {"dtype", "bf16"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"data", orrery::testing::write_small_text(folder)},
+               {"out", folder / out},
+               {"steps", "50"},
+               {"layers", "2"},
+               {"heads", "2"},
+               {"width", "32"},
+               {"context", "16"},
+               {"batch_size", "4"},
+               {"warmup_steps", "5"},
+               {"checkpoint_every", "25"},
+               {"evaluate_every", "0"},
+               {"keep_checkpoints", "0"},
+               {"gradient_accumulation_steps", "2"},
+               {"learning_rate", "0.01"},
+               {"dtype", "bf16"}},
+              more);
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 
 }  // namespace
 

@@ -23,6 +23,7 @@
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -30,12 +31,13 @@ using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
 using orrery::testing::Message;
+using orrery::testing::train;
+using orrery::testing::with;
 using orrery::testing::write_small_text;
 namespace fs = std::filesystem;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 using orrery::testing::gpt_settings;
 Assignments small_run(const std::string& text, const std::string& out, int steps) {
   return {{"data", text},
@@ -53,11 +55,6 @@ Assignments small_run(const std::string& text, const std::string& out, int steps
           {"keep_checkpoints", "0"},
           {"gradient_accumulation_steps", "2"}};
 }
-Assignments with(Assignments a, const Assignments& more) {
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 
 std::vector<nlohmann::json> rows_without_time(const std::string& path) {
   std::vector<nlohmann::json> rows;

@@ -15,6 +15,7 @@
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_translator.h"
+#include "tests/support/train.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -22,32 +23,29 @@ using namespace orrery::testing;
 
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 // Chapters of a bible in English and German, verse by verse.
 const std::string bible = ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv";
 
 Assignments small_run(const std::string& out, const Assignments& more = {}) {
-  Assignments all = {{"model", "encoder_decoder"},
-                     {"data", bible},
-                     {"source_column", "4"},
-                     {"target_column", "3"},
-                     {"tokenizer", "sentence_piece(vocabulary=150)"},
-                     {"validation_fraction", "0.1"},
-                     {"batch_tokens", "500"},
-                     {"out", out},
-                     {"steps", "8"},
-                     {"layers", "1"},
-                     {"heads", "2"},
-                     {"width", "16"},
-                     {"context", "256"},
-                     {"warmup_steps", "2"},
-                     {"checkpoint_every", "4"},
-                     {"evaluate_every", "0"},
-                     {"keep_checkpoints", "0"}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return with({{"model", "encoder_decoder"},
+               {"data", bible},
+               {"source_column", "4"},
+               {"target_column", "3"},
+               {"tokenizer", "sentence_piece(vocabulary=150)"},
+               {"validation_fraction", "0.1"},
+               {"batch_tokens", "500"},
+               {"out", out},
+               {"steps", "8"},
+               {"layers", "1"},
+               {"heads", "2"},
+               {"width", "16"},
+               {"context", "256"},
+               {"warmup_steps", "2"},
+               {"checkpoint_every", "4"},
+               {"evaluate_every", "0"},
+               {"keep_checkpoints", "0"}},
+              more);
 }
-TrainingResult train(const Assignments& settings) { return Trainer(make_settings(settings)).run(); }
 std::string weights_of(const std::string& out) { return read_file(out + "/step_000008/weights.safetensors"); }
 
 // The best translation of at most `limit` tokens, finished or cut off there, by trying all.
@@ -155,6 +153,25 @@ TEST_CASE("translation: each sentence becomes one line, for any tokens and for a
     const std::vector<std::string> lines = translate_to_text(*model, sources, *tokenizer, {.beam = 2});
     CHECK(lines.size() == 5);
     for (const std::string& line : lines) CHECK(line.find_first_of("\r\n") == std::string::npos);
+  }
+}
+
+TEST_CASE("translation: a model's ids beyond the tokenizer's vocabulary are never drawn") {
+  const NoGrad guard;
+  const auto model = make_translator(small_translator());  // has 11 ids
+  const std::vector<std::vector<int32_t>> sources = {{1, 2, 3, 4, 5}, {3, 5}, {0, 0, 2, 5}, {4, 1, 5}};
+  const auto beyond = [&](int64_t vocabulary, int64_t beam) {
+    int64_t found = 0;
+    for (int32_t begin = 0; begin < 5; ++begin)
+      for (const std::vector<int32_t>& ids :
+           translate(*model, sources, {.begin = begin, .end = 5, .vocabulary = vocabulary},
+                     {.beam = beam, .max_tokens = 4}))
+        found += std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 6; });
+    return found;
+  };
+  for (const int64_t beam : {1, 4}) {
+    CHECK(beyond(small_marks.vocabulary, beam) > 0);
+    CHECK(beyond(6, beam) == 0);
   }
 }
 

@@ -48,15 +48,15 @@ struct Gapped {
     return x;
   }
   using A = Arithmetic<T>;  // tokens of bf16 are passed as pointers to float
-  Tokens<A> out() { return tokens_at<A>(data.data()); }
-  Tokens<const A> in() const { return tokens_at<const A>(data.data()); }
+  TensorView<A> out() { return tokens_at<A>(data.data()); }
+  TensorView<const A> in() const { return tokens_at<const A>(data.data()); }
   int64_t width, stride;
   std::vector<T> data;
 
  private:
   template <class P, class E>
-  Tokens<P> tokens_at(E* p) const {
-    return data.size() > gap ? Tokens<P>{reinterpret_cast<P*>(p + gap), stride} : Tokens<P>{};
+  TensorView<P> tokens_at(E* p) const {
+    return data.size() > gap ? TensorView<P>{reinterpret_cast<P*>(p + gap), stride} : TensorView<P>{};
   }
 };
 

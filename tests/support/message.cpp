@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/formats/replaced.h"
+
 namespace orrery::testing {
 namespace {
 
@@ -42,11 +44,6 @@ void write_sections(const Sections& sections) {
   }
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
 // Replaces text that depends on the machine or on any change of the sources: line numbers, process
 // ids, run ids, hashes, amounts of memory and lists of names.
 std::string without_numbers_of_a_machine(const std::string& text) {
@@ -69,7 +66,7 @@ std::string as_line(std::string message) {
   const std::string folder = (std::filesystem::temp_directory_path() / "orrery_").string();
   for (size_t at = message.find(folder); at != message.npos; at = message.find(folder, at))
     message.replace(at, folder.size() + random_letters, "TMP");
-  replace_all(message, sources, "SOURCES/");
+  message = models::replaced(std::move(message), sources, "SOURCES/");
   message = without_numbers_of_a_machine(message);
   std::string line;
   for (const char c : message) {

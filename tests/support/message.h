@@ -11,19 +11,18 @@
 
 #include <doctest/doctest.h>
 
-#include <cctype>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 
 namespace orrery::testing {
 
 // Returns whether `next` (then `after`) continues a word or, if `number`, a number.
 inline bool continues_word(char next, char after, bool number) {
-  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  return letter(next) || (number && next == '.' && std::isdigit(static_cast<unsigned char>(after)));
+  return is_letter_or_digit(next) || next == '_' || (number && next == '.' && is_digit(after));
 }
 
 // Returns the offset of `word` in `text` as a whole word at or after `from`, or npos. Edges of
@@ -31,7 +30,6 @@ inline bool continues_word(char next, char after, bool number) {
 inline size_t find_word(std::string_view text, std::string_view word, size_t from = 0) {
   const auto at = [&](size_t i) { return i < text.size() ? text[i] : '\0'; };
   const auto is_word = [](char c) { return continues_word(c, '\0', false); };
-  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   for (size_t i = text.find(word, from); i != text.npos; i = text.find(word, i + 1)) {
     const size_t end = i + word.size();
     const bool before = i > 0 && is_word(word.front()) &&
@@ -94,7 +92,7 @@ Message expect_error(const F& f) {
     check_golden(error.what());
     return Message(error.what());
   } catch (const std::exception& error) {
-    FAIL_CHECK("an error of another type: ", error.what());
+    FAIL_CHECK("an error of another type: ", std::string(error.what()));
     return Message(error.what());
   }
   FAIL_CHECK("no error was thrown");

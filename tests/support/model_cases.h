@@ -12,8 +12,6 @@
 
 namespace orrery::testing {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 struct ModelCase {
   Assignments settings;
   std::function<Tensor(nn::Module&)> run;  // on a batch of two

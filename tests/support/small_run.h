@@ -19,8 +19,6 @@
 
 namespace orrery::testing {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
 // Applies file permissions while it exists, also for root.
 struct Unprivileged {
   Unprivileged() { REQUIRE((::geteuid() != 0 || ::seteuid(65534) == 0)); }

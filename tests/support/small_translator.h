@@ -1,7 +1,6 @@
 // A tiny encoder-decoder for exhaustive tests, and token pairs for it.
 #pragma once
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "models/architectures/encoder_decoder.h"
 #include "models/data/sentence_pairs.h"
 #include "nn/losses/base/loss.h"
+#include "tests/support/parameters.h"
 
 namespace orrery::testing {
 
@@ -28,13 +28,7 @@ inline std::unique_ptr<models::EncoderDecoder> make_translator(const models::Enc
   auto model = std::make_unique<models::EncoderDecoder>(settings);
   nn::convert(*model, Dtype::f64);
   nn::initialize(*model, 3);
-  for (const nn::NamedParameter& p : nn::parameters_of(*model)) {
-    const RandomKey key = RandomKey{9, 1}.derive(p.path);
-    if (std::isfinite(p.parameter->min_value) && std::isfinite(p.parameter->max_value))
-      fill(p.parameter->value, nn::constant((p.parameter->min_value + p.parameter->max_value) / 2), key);
-    else if (!std::isfinite(p.parameter->min_value))
-      fill(p.parameter->value, nn::normal(0.4), key);
-  }
+  randomize_parameters(*model, 0.4);
   return model;
 }
 

@@ -28,7 +28,7 @@ struct BenchSettings {
 
   template <class V>
   void visit(V& v) {
-    v("only", only, "run only the cases whose name contains this text");
+    v("only", only, "run only the cases whose name contains this text; if not given, all");
     v("precision", precision,
       "highest (f32), high (on a GPU: products and attention as bf16 terms) or medium (all in bf16)",
       one_of({"highest", "high", "medium"}));

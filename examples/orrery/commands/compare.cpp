@@ -34,7 +34,8 @@ struct CompareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("metrics|figures", metrics, "metrics to plot: PATTERN, ..., * matches any text; none: loss and validation_loss");
+    v("metrics|figures", metrics,
+      "metrics to plot: PATTERN, ..., * matches any text; if not given, loss and validation_loss");
     v("parameters", parameters, "rows of the parameter table; 0: all", between(0, 1e6));
     v("json", json, json_help);
   }
@@ -119,7 +120,7 @@ void print_curves(const std::vector<ComparedRun>& runs, const std::string& patte
   const std::vector<std::string> names(all.begin(), all.end());
   std::vector<std::string> drawn;
   if (!patterns.empty()) {
-    drawn = models::matching_metrics("compare", names, patterns);
+    drawn = as_usage([&] { return models::matching_metrics("compare", names, patterns); });
   } else {
     for (const char* metric : {"loss", "validation_loss"})
       if (std::find(names.begin(), names.end(), metric) != names.end()) drawn.push_back(metric);

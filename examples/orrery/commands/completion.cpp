@@ -7,6 +7,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/help.h"
 #include "models/catalogue/catalogue.h"
+#include "models/training/loss_settings.h"
 
 namespace orrery::program {
 namespace {
@@ -40,7 +41,21 @@ std::vector<SettingHelp> settings_of_all_models(const NamesOfFamilies& names) {
   return all;
 }
 
+// Returns the values of settings that list registered names or metrics; other settings have none.
+Names listed_values(const SettingHelp& setting, const NamesOfFamilies& names) {
+  const bool of_models = setting.key == "metrics" && setting.value == "default";  // of train
+  if (of_models || setting.key == "analysis") {
+    Names all = names.at(of_models ? "metric" : "analysis");
+    all.emplace_back("all");
+    if (of_models) all.insert(all.end(), {"default", "none"});
+    return all;
+  }
+  if (setting.key == "metric") return models::metrics_with_meaning("[!l]*");  // of validations, so not the step's loss
+  return setting.key == "metrics" ? models::metrics_with_meaning("*") : Names();
+}
+
 Names values_of(const SettingHelp& setting, const NamesOfFamilies& names) {
+  if (Names listed = listed_values(setting, names); !listed.empty()) return listed;
   const std::string& family = setting.key == "model" || setting.key == "task" ? setting.key : setting.family;
   const auto found = names.find(family);
   return found == names.end() ? setting.choices : found->second;

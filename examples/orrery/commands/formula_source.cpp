@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 
 namespace orrery::program {
 namespace {
 
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_name_char(char c) { return is_letter_or_digit(c) || c == '_'; }
 
 // Returns the end of the comment or literal at `at` (a literal ends with its line), or 0 if none.
 size_t end_of_comment(const std::string& text, size_t at) {

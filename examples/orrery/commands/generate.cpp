@@ -1,4 +1,6 @@
 // orrery generate: continues a text with a trained model.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +13,7 @@
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/data/streaming_decoder.h"
@@ -31,7 +34,8 @@ struct GenerateSettings {
   template <class V>
   void visit(V& v) {
     v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
-    v("prompt", prompt, "text to continue, -: standard input; none: the token that begins a text, or a line break");
+    v("prompt", prompt,
+      "text to continue, -: standard input; if not given, the token that begins a text, or a line break");
     v("start", start, "nanoGPT's form of prompt: a text, or FILE:PATH for the text of a file or pipe");
     v("tokens|max_new_tokens", sampling.tokens, "number of tokens to generate", between(0, 1e9));
     v("temperature", sampling.temperature,
@@ -63,33 +67,37 @@ std::string prompt_of(const GenerateSettings& s) {
   return text_argument(s.start);
 }
 
-// Time for the prompt and for generated tokens. The first token's time counts for the prompt.
-// Processing of tokens, such as printing, is excluded.
+// Number of generated tokens, and time for the prompt and for generated tokens. The first token's
+// time counts for the prompt. Processing of tokens, such as printing, is excluded.
 class Speed {
  public:
   void begin() { last_ = Clock::now(), first_ = true; }
   void token(int64_t prompt) {
     const double seconds = std::chrono::duration<double>(Clock::now() - last_).count();
-    (first_ ? prompt_time_ : token_time_) += seconds;
-    (first_ ? prompt_ : tokens_) += first_ ? prompt : 1;
-    first_ = false;
+    (first_ ? prompt_time_ : later_time_) += seconds;
+    (first_ ? prompt_ : later_) += first_ ? prompt : 1;
+    ++generated_, first_ = false;
   }
   void resume() { last_ = Clock::now(); }
-  std::string summary() const {
+  // `requested`: tokens of all texts, of which end tokens may leave some out.
+  std::string summary(int64_t requested) const {
     const auto phase = [](const char* what, int64_t tokens, double seconds) {
-      return text(what, pluralize(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
+      if (tokens == 0) return std::string();
+      return text("; ", what, ": ", pluralize(tokens, "token"), " in ", fixed(seconds, 2), " s, ",
                   with_commas(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))), " tokens/s");
     };
-    return phase("prompt: ", prompt_, prompt_time_) + (tokens_ > 0 ? phase("; generated: ", tokens_, token_time_) : "");
+    const bool ended = generated_ < requested;
+    return text("generated ", pluralize(generated_, "token"),
+                ended ? text(" of ", with_commas(requested), ", up to an end token") : "",
+                phase("prompt", prompt_, prompt_time_), phase("after each first token", later_, later_time_));
   }
-  bool measured() const { return prompt_ > 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point last_;
   bool first_ = true;
-  int64_t prompt_ = 0, tokens_ = 0;
-  double prompt_time_ = 0, token_time_ = 0;
+  int64_t generated_ = 0, prompt_ = 0, later_ = 0;  // tokens
+  double prompt_time_ = 0, later_time_ = 0;
 };
 
 }  // namespace
@@ -137,7 +145,8 @@ int generate(const Arguments& arguments) {
     ++s.sampling.seed;
   }
   std::cout << std::endl;
-  if (speed.measured()) print_message(speed.summary());
+  if (s.sampling.tokens > 0)
+    print_message(broken_line(speed.summary(s.samples * s.sampling.tokens), STDERR_FILENO));
   return 0;
 }
 

@@ -26,7 +26,7 @@ constexpr const char* plugins =
     "settings are data and never run code.";
 constexpr const char* ways_to_help =
     "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command; orrery help COMMAND KEY explains "
-    "one, and orrery help NAME a registered name, such as softmax.";
+    "one, and orrery help NAME a registered name with its settings, such as softmax or 'dense(relu)'.";
 
 std::string paragraph(const std::string& text, size_t columns) {
   return text.empty() ? "" : "\n" + wrapped(text, columns, 2);
@@ -34,7 +34,7 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 // Returns what to call for settings that the short help leaves out.
 std::string rest_of_help(const std::string& name, size_t settings) {
-  return text("All ", settings, " settings: orrery ", name, " --help=all.  One in detail: orrery help ", name, " KEY.");
+  return text("All ", settings, " settings: orrery ", name, " --help=all. One in detail: orrery help ", name, " KEY.");
 }
 
 // Returns `name: text` lines with equal margins.
@@ -46,12 +46,12 @@ std::string facts(const HelpRows& rows, size_t columns) {
 }
 
 std::string default_of(const SettingHelp& setting) {
-  return setting.value.empty() ? "none" : for_terminal(setting.value);
+  return setting.value.empty() ? "not given" : for_terminal(setting.value);
 }
 
 // Returns the catalogue's entry of a default such as softmax(qk_norm=layer).
 std::string entry_of_default(const SettingHelp& setting) {
-  return setting.family.empty() ? "" : catalogue_of(setting.value.substr(0, setting.value.find('(')), setting.family);
+  return setting.family.empty() ? "" : catalogue_of(setting.value, setting.family);
 }
 
 std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {
@@ -152,9 +152,11 @@ std::string help_of(const Command& command, const Arguments& given, bool all) {
   const size_t columns = help_columns();
   const CommandHelp help = command.help(given);
   const bool in_full = all || help.settings.size() <= max_settings_in_full;
+  const std::string settings =
+      print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns);
   return wrapped(command.summary, columns) +
          wrapped("Usage: orrery " + command.name + " " + command.arguments, columns) + paragraph(help.about, columns) +
-         "\n" + print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns) +
+         (settings.empty() ? "" : "\n" + settings) +
          paragraph(in_full ? help.notes : rest_of_help(command.name, help.settings.size()), columns) +
          (in_full ? "\n" : "") + wrapped("Example: " + help.example, columns);
 }

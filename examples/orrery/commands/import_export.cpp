@@ -22,7 +22,7 @@ struct ImportSettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "folder of the new run");
-    v("tokenizer", tokenizer, "file or folder of the tokenizer; none: the one in the imported folder");
+    v("tokenizer", tokenizer, "file or folder of the tokenizer; if not given, the one in the imported folder");
     v("reference_logits|check", reference_logits,
       "safetensors file with tokens (B, T) or pixel_values (B, C, H, W), and the expected logits");
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
@@ -33,7 +33,7 @@ struct ExportSettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "new folder to write to");
-    v("format", format, "format to write (below); none: the one that fits the model");
+    v("format", format, "format to write (below); if not given, the one that fits the model");
   }
 };
 

@@ -45,10 +45,11 @@ struct InspectSettings {
   void visit(V& v) {
     example.visit(v);
     v("analysis|look", analyses,
-      "analyses (below), comma-separated, or all; none: " + default_analyses + ", as far as available");
+      "analyses (below), comma-separated, or all; if not given, " + default_analyses + ", as far as available");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot", analysis.slot, "hidden unit or persistent slot, from 0; -1: those with the largest values",
+    v("slot|neuron", analysis.slot,
+      "neuron (hidden unit of a feed-forward) or persistent slot, from 0; -1: those with the largest values",
       between(-1, 1e9));
     v("position|place", analysis.position,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
@@ -56,7 +57,8 @@ struct InspectSettings {
     v("top", analysis.top, "number of entries of a list", between(1, 1e6));
     v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
-    v("corpus", corpus, "text file or pipe, -: standard input, searched for top activations; none: only the example");
+    v("corpus", corpus,
+      "text file or pipe, -: standard input, searched for top activations; if not given, only the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
@@ -78,7 +80,7 @@ std::vector<NamedTensor> captured(const models::InspectedExample& inspected, con
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
   inspected.run();
-  hooks.check_all_matched();
+  as_usage([&] { hooks.check_all_matched(); });
   return all;
 }
 
@@ -170,19 +172,19 @@ models::OutputKind kind_of_file(const std::string& out) {
                                    length_of_header);
 }
 
-std::string metrics_csv(const std::map<std::string, double>& metrics) {
+void write_metrics_csv(const std::string& path, const std::map<std::string, double>& metrics) {
   std::string csv = metrics_header;
   for (const auto& [name, value] : metrics) csv += models::csv_line({name, print_number(value)});
-  return csv;
+  models::write_output("inspect", path, metrics_kind(), csv);
 }
 
 // Rejects unknown extensions, which would silently become a folder's name.
 void check_out(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
   const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
-        ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one without an "
-        "extension)");
+  check_usage(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
+              ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one "
+              "without an extension)");
   if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
   models::check_output("inspect", out, kind_of_file(out));
 }
@@ -212,17 +214,17 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
     const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
     models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
   }
-  if (!metrics.empty()) models::write_output("inspect", out + "/metrics.csv", metrics_kind(), metrics_csv(metrics));
+  if (!metrics.empty()) write_metrics_csv(out + "/metrics.csv", metrics);
   const size_t files = all.size() + (metrics.empty() ? 0 : 1);
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
 }
 
-void write_metrics_csv(const std::string& out, const std::vector<models::View>& views) {
+void write_metrics(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> metrics = models::metrics_of(views);
   check(!metrics.empty(),
         "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
         "ablation or normalization_curves");
-  models::write_output("inspect", out, metrics_kind(), metrics_csv(metrics));
+  write_metrics_csv(out, metrics);
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
@@ -350,7 +352,7 @@ int inspect(const Arguments& arguments) {
         "list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
-    write_metrics_csv(s.out, views);
+    write_metrics(s.out, views);
   else if (!s.out.empty())
     write_numbers(s.out, std::move(numbers), views);
   if (!s.html.empty()) {

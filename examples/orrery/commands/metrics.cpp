@@ -31,9 +31,10 @@ struct MetricsSettings {
   template <class V>
   void visit(V& v) {
     v("format", format, "csv or tensorboard", one_of({"csv", "tensorboard"}));
-    v("out", out, text("csv: file; none: standard output; tensorboard: folder for ", event_file, "; none: RUN"));
+    v("out", out,
+      text("csv: file, if not given standard output; tensorboard: folder for ", event_file, ", if not given RUN"));
     v("metrics|figures", metrics,
-      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; none: all");
+      "metrics to write: PATTERN, ..., * matches any text, as in 'loss,gradient_norm*'; if not given, all");
   }
 };
 
@@ -156,7 +157,8 @@ int metrics(const Arguments& arguments) {
         " has no metrics.jsonl; give a run that orrery train has trained");
   const Progress progress("reading the log of " + run, Progress::Results::shown_at_once);
   const auto log = models::RunLog::of_run(run);
-  const std::vector<std::string> metrics = models::matching_metrics("metrics", models::metric_names(log), s.metrics);
+  const std::vector<std::string> metrics =
+      as_usage([&] { return models::matching_metrics("metrics", models::metric_names(log), s.metrics); });
   const bool csv = s.format == "csv";
   if (csv && s.out.empty()) {
     write_csv(log, metrics, [](std::string_view text) { std::cout << for_output(std::string(text)); });
@@ -170,6 +172,7 @@ int metrics(const Arguments& arguments) {
     path = folder + "/" + event_file;
   }
   models::check_output("metrics", path, csv ? table_kind(log, metrics) : events_kind());
+  if (csv) models::check_extension("metrics", path, {".csv", ".txt"});
   int64_t rows = 0;
   write_metrics(path, [&](const Write& write) {
     rows = csv ? write_csv(log, metrics, write) : models::tensorboard_events(log, metrics, write);

@@ -25,7 +25,7 @@ struct PrepareSettings {
       "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or a path (GPT-2)");
     v("vocabulary", vocabulary, "N: train byte pairs on the input, as with --tokenizer='byte_pair(vocabulary=N)'",
       zero_or(257, 1e6));
-    v("validation_input", to.validation_input, "text for validation; none: the end of the input");
+    v("validation_input", to.validation_input, "text for validation; if not given, the end of the input");
     v("validation_fraction", to.validation_fraction, "fraction of the tokens, at the end, for validation",
       between(0, 0.9));
   }

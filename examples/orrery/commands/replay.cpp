@@ -15,7 +15,6 @@ namespace orrery::program {
 namespace {
 
 using models::NonFiniteReport;
-using Assignments = std::vector<std::pair<std::string, std::string>>;
 
 struct ReplaySettings {
   int64_t calls = 8;

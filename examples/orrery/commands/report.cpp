@@ -38,8 +38,8 @@ struct ReportSettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "page to write, one self-contained HTML file; none: report.html in the first folder");
-    v("title", title, "title of the page; none: the names of the folders");
+    v("out", out, "page to write, one self-contained HTML file; if not given, report.html in the first folder");
+    v("title", title, "title of the page; if not given, the names of the folders");
     v("samples", samples.samples, "sample texts per language model; four times as many sentences per translation model",
       between(0, 100));
     v("sample_tokens", samples.tokens, "tokens per sample text", between(1, 100'000));

@@ -11,6 +11,7 @@
 #include "engine/system/hash.h"
 #include "engine/system/signals.h"
 #include "engine/types/format.h"
+#include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
@@ -49,7 +50,7 @@ class Screen {
     draw(outcomes);
   }
   void draw(const Outcomes& outcomes) {
-    const std::string table = formatter_.table(outcomes);
+    const std::string table = formatter_.table(outcomes).print_unbroken(STDERR_FILENO);
     print_message(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_,
                        " runs", time_left(outcomes.size())));
     lines_ = std::count(table.begin(), table.end(), '\n') + 1;
@@ -131,7 +132,7 @@ TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   if (!complete) trained.signal = signals.received();
   progress.reset();
   screen.erase();
-  std::cout << formatter.table(trained.outcomes) << std::flush;
+  std::cout << formatter.table(trained.outcomes).print() << std::flush;
   for (const auto& [id, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
       warn(text(id, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),
@@ -150,7 +151,7 @@ int64_t count_failed(const Outcomes& outcomes) {
 
 void check_many_runs(const std::string& what, size_t runs, bool yes) {
   constexpr size_t max_without_yes = 1000;
-  check(runs <= max_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
+  check_usage(runs <= max_without_yes || yes, what, runs, " runs, more than 1,000; confirm with --yes");
 }
 
 void Outputs::check(const std::string& folder) const {

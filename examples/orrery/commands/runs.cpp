@@ -187,9 +187,9 @@ std::string pool_line(const std::string& pool) {
 CommandHelp runs_help(const Arguments&) {
   RunsSettings settings;
   return {
-      "orrery runs [FOLDER] lists the runs below a folder (none: runs), newest first, each with its model, settings "
-      "that differ, last step, last and lowest validation loss (of a log above 8 MB: in its last 8 MB), age of the "
-      "log and state.  A stopped run has a checkpoint of its last step; a failed one was ended by an error or a "
+      "orrery runs [FOLDER] lists the runs below a folder (if not given, runs), newest first, each with its model, "
+      "settings that differ, last step, last and lowest validation loss (of a log above 8 MB: in its last 8 MB), age "
+      "of the log and state.  A stopped run has a checkpoint of its last step; a failed one was ended by an error or a "
       "kill.  The pools of sweeps and studies are one line each.\n"
       "orrery runs --runs=POOL [RUN ...] lists the runs of a pool with their sizes and the sweeps and studies that "
       "use them.  A run whose sweep or study was moved or removed is kept unless --maybe_used is given.  A removed "

@@ -19,7 +19,7 @@ struct ShowSettings {
   bool json = false;
   template <class V>
   void visit(V& v) {
-    v("tensor", tensor, "name of one tensor; none: all");
+    v("tensor", tensor, "name of one tensor; if not given, all");
     v("out", out, "FILE.npy to write the tensor to; requires --tensor");
     v("json", json, json_help);
   }
@@ -71,13 +71,13 @@ void print_table(const std::vector<ShownTensor>& tensors) {
 Json json_of(const std::string& path, const std::vector<ShownTensor>& tensors) {
   Json all = Json::array();
   for (const ShownTensor& x : tensors) {
-    const bool any = x.range.finite > 0;
+    const bool known = x.range.finite + x.range.not_finite > 0;
     all.push_back({{"name", x.name},
                    {"dtype", x.dtype},
                    {"shape", x.shape},
-                   {"min", any ? Json(x.range.low) : Json()},
-                   {"max", any ? Json(x.range.high) : Json()},
-                   {"mean", any ? Json(x.range.mean) : Json()},
+                   {"min", known ? json_number(x.range.low) : Json()},
+                   {"max", known ? json_number(x.range.high) : Json()},
+                   {"mean", known ? json_number(x.range.mean) : Json()},
                    {"non_finite", x.range.not_finite}});
   }
   return {{"path", path}, {"tensors", all}, {"numbers", count_all(tensors)}};
@@ -90,8 +90,8 @@ const models::StoredTensor& tensor_named(const std::vector<models::StoredTensor>
     names.push_back(x.name);
   }
   const std::string meant = nearest(name, names);
-  fail("show: unknown tensor '", name, "'; ",
-       meant.empty() ? "leave --tensor out to list all" : "did you mean '" + meant + "'?");
+  fail_usage("show: unknown tensor '", name, "'; ",
+             meant.empty() ? "leave --tensor out to list all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -109,7 +109,10 @@ int show(const Arguments& arguments) {
   check_usage(words.size() == 1, "show: ", words.size(),
               " files or folders are given; give one, as in orrery show runs/mine");
   check_usage(s.out.empty() || !s.tensor.empty(), "show: --out writes one tensor; name it with --tensor=NAME");
-  if (!s.out.empty()) models::check_output("show", s.out, models::npy_kind());
+  if (!s.out.empty()) {
+    models::check_output("show", s.out, models::npy_kind());
+    models::check_extension("show", s.out, {".npy"});
+  }
   JsonOutput json(s.json);
   std::vector<models::StoredTensor> tensors = models::stored_tensors(words[0]);
   if (!s.tensor.empty()) tensors = {tensor_named(tensors, s.tensor)};

@@ -169,7 +169,7 @@ CommandHelp study_help(const Arguments&) {
       "The file gives the claim's source, the runs to train, the metrics to compare and what would refute the "
       "claim (models/study/claim.h has every key).  Missing runs are trained, differences are computed seed by "
       "seed, and the verdict is shown, not shown or reversed.  The results are verdict.json, table.csv, "
-      "samples.csv, runs.csv and picture.svg; `orrery report` shows them.  --all tests every new or changed claim "
+      "samples.csv, runs.csv and samples.svg; `orrery report` shows them.  --all tests every new or changed claim "
       "of a folder, main ones first, and lists all verdicts in README.md and verdicts.csv.",
       describe(settings_of(settings)),
       "The exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.  A "

@@ -15,7 +15,8 @@ struct StudySettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "folder for the results; none: runs/studies/NAME for NAME.toml, with --all the folder of the claims");
+    v("out", out,
+      "folder for the results; if not given, runs/studies/NAME for NAME.toml, with --all the folder of the claims");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
     v("all", all, "folder of claims, also in subfolders: test each new or changed one, and list all verdicts");
     v("test|judge", test, "no: with --all, only list the verdicts so far");
@@ -28,7 +29,7 @@ struct StudySettings {
   }
 };
 
-// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and picture.svg
+// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and samples.svg
 // to `out`. Returns 0, 1 if a smoke run found something missing, or 128 + the signal that stopped
 // it. Throws if a run failed or `out` has the verdict on another claim.
 int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out,

@@ -21,6 +21,7 @@
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"
 #include "models/training/run_folder.h"
+#include "models/training/run_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -85,6 +86,15 @@ bool uses_divergence(const Claim& claim) {
     const std::vector<std::string> patterns = metric.patterns();
     return std::any_of(patterns.begin(), patterns.end(), names_divergence);
   });
+}
+
+// Returns true if the run has a loss after its last step: a diverged run that was not stopped has one.
+bool is_complete(const std::string& folder, int64_t steps) {
+  int64_t last = 0;  // step of the last validation
+  models::RunLog::of_run(folder).each([&](const LogRow& row) {
+    if (row.metrics.contains("validation_loss")) last = row.step;
+  });
+  return last == steps;
 }
 
 int64_t unused_seed(const Claim& claim) {
@@ -175,6 +185,7 @@ class Study {
     const models::Variant& its = claim_.variants[variant];
     models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, lr, data_);
     const std::string id = ids_.of(models::run_hash(settings));
+    steps_of_[id] = settings.steps;
     rows.add(label_of(claim_, its, swept) + more, std::move(settings), id);
     variant_of_.try_emplace(id, its.name);
     return id;
@@ -182,7 +193,7 @@ class Study {
 
   // The first finished run of each variant is checked for the claim's metrics.
   void train_these(const RunRows& rows) {
-    const RunFormatter formatter{[](const Outcomes&) { return std::string(); },
+    const RunFormatter formatter{[](const Outcomes&) { return Table({}, ""); },
                                  [&](const Outcome& outcome) {
                                    const auto loss = outcome.metrics.find("validation_loss");
                                    return loss == outcome.metrics.end() ? ""
@@ -223,15 +234,16 @@ class Study {
     const auto miss = [&](const std::string& why) {
       measured.missing.push_back(text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
     };
-    const bool counts = outcome.kind == Outcome::Kind::diverged && uses_divergence(claim_);
-    if (outcome.kind != Outcome::Kind::done && !counts) return miss(outcome.why);
-    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + id, outcome);
+    const std::string folder = options_.folder + "/" + id;
+    const bool is_done = outcome.kind == Outcome::Kind::done;
+    if (!is_done && !uses_divergence(claim_) && !is_complete(folder, steps_of_.at(id))) return miss(outcome.why);
+    const models::RunLog rows = rows_of(claim_, folder, outcome);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.is_measured(m, variant.name)) continue;
       try {
         measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
       } catch (const Error& error) {
-        miss(error.what());
+        miss(is_done ? error.what() : outcome.why);  // a diverged run lacks the metrics of analyses
       }
     }
   }
@@ -242,6 +254,7 @@ class Study {
   FolderLock& folder_;
   const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // run id -> variant
+  std::map<std::string, int64_t> steps_of_;        // run id -> steps of its settings
   std::set<std::string> checked_;                  // variants
   std::set<std::string> used_;                     // runs
   StudyRuns studied_;
@@ -251,12 +264,27 @@ class Study {
 
 namespace {
 
+// Returns the held-out tokens; `otherwise` if the data cannot be read, which the run reports.
+int64_t held_out_tokens(models::TrainSettings settings, int64_t otherwise) {
+  try {
+    const models::RunStart start(settings, "");
+    return models::make_task(settings, start)->validation_units();
+  } catch (const Error&) {
+    return otherwise;
+  }
+}
+
 // Shortens validations, because a smoke run does not need the whole split.
 void shorten_validations(models::TrainSettings& settings) {
   const std::vector<Setting> members = settings_of(settings);
-  for (const auto& [key, value] : {std::pair("validation_tokens", "1024"), std::pair("training_loss_tokens", "1024"),
-                                   std::pair("validation_sequences", "16"), std::pair("training_loss_images", "16")})
-    if (find_setting(members, key)) set_setting(members, "study", key, value);
+  for (const auto& [key, most] : {std::pair("validation_tokens", 1024), std::pair("training_loss_tokens", 1024),
+                                  std::pair("validation_sequences", 16), std::pair("training_loss_images", 16)}) {
+    const Setting* const setting = find_setting(members, key);
+    if (!setting) continue;
+    int64_t& value = *std::get<int64_t*>(setting->value);
+    const bool means_all = value == 0 && std::string_view(key) == "validation_tokens";
+    value = std::min<int64_t>(means_all ? held_out_tokens(settings, most) : value, most);
+  }
 }
 
 // Searches missing data sets in the folder of data sets, then near the claim.
@@ -313,6 +341,14 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
     const std::string& same = known.add(settings, variant.name);
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
+  }
+  if (claim.sweep.empty() || claim.smoke) return;  // a smoke run sets the steps
+  DistinctSettings swept;
+  for (size_t s = 0; s < claim.swept_values(); ++s) {
+    const std::string label = claim.sweep[0].key + "=" + claim.swept_text(s);
+    const std::string& same = swept.add(settings_of_study(claim, claim.variants[0], s, claim.seeds[0], 0, data), label);
+    check(same == label, claim.path, ": the swept values ", same, " and ", label,
+          " give the same settings, so nothing could differ; leave one of them out");
   }
 }
 

@@ -16,7 +16,7 @@
 namespace orrery::program {
 
 constexpr const char* diverged = "diverged";  // a metric that no log contains
-bool names_divergence(const std::string& pattern);
+bool names_divergence(const std::string& pattern);  // if the pattern matches it
 
 struct StudyRuns {
   models::Measurements measured;                               // empty if a signal stopped it or a run failed
@@ -46,7 +46,7 @@ StudyRuns time_claim(const models::Claim& claim, const std::string& folder, cons
 // Searches the folder `data` for data sets that are missing at the claim's paths.
 models::TrainSettings settings_of_study(const models::Claim& claim, const models::Variant& variant, size_t swept,
                                         int64_t seed, double lr, const std::string& data);
-// Throws if two variants have equal settings: their runs would be the same, with no difference.
+// Throws if two variants or two swept values have equal settings: their runs would be the same.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
 // Returns sentences about metrics that have another meaning in some of the compared runs. Throws if
 // two variants are compared by a loss itself, or by a function of it alone: the verdict would be

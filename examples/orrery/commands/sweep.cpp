@@ -1,6 +1,8 @@
 // orrery sweep: trains all combinations of settings and compares them seed by seed.
 #include <algorithm>
+#include <exception>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -29,7 +31,6 @@
 namespace orrery::program {
 namespace {
 
-using models::Assignments;
 using models::Outcome;
 
 constexpr const char* sweep_columns = "row,seeds,mean,deviation,difference,low,high,diverged,failed\n";
@@ -53,7 +54,7 @@ struct SweepSettings {
   void visit(V& v) {
     v("out", out, "folder for runs.csv (per run) and table.csv (per combination); `orrery report` shows them");
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
-    v("baseline|against", baseline, "reference row of the comparison, by its number or text; none: the first");
+    v("baseline|against", baseline, "reference row of the comparison, by its number or text; if not given, the first");
     v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
     v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
     v("retrain|fresh", retrain, "train all runs again");
@@ -64,7 +65,7 @@ struct SweepSettings {
 
 struct Sweep {
   SweepSettings settings;
-  std::vector<std::string> varied;
+  std::string baseline;                       // the setting, with canonical keys, as rows have them
   RunRows all;                                // a row is a combination of all varied settings except the seed
   std::vector<models::LossMeaning> meanings;  // by run
 };
@@ -105,11 +106,13 @@ Sweep read_sweep(const Arguments& arguments) {
   const ParsedArguments parsed = parse_arguments("sweep", words, all);
   check_usage(parsed.positional.empty(), "sweep: '", parsed.positional.empty() ? "" : parsed.positional[0],
               "' is not of the form --key=value; give a file of settings first, or with --config");
-  Assignments given;
+  Assignments given;  // by canonical names, so that all names of a setting give one list
+  std::map<std::string, std::string> typed;
   for (const auto& [key, value] : parsed.assignments) {
     check_may_be_set(key, value);
     if (!find_setting(own, key)) {
-      given.emplace_back(key, value);
+      given.emplace_back(models::canonical_key(all, key, models::nanogpt_keys()), value);
+      typed[given.back().first] = key;
       continue;
     }
     check_usage(value.find('}') == std::string::npos || value.find('{') > value.find('}'), "sweep: --", key, "=", value,
@@ -117,27 +120,27 @@ Sweep read_sweep(const Arguments& arguments) {
     set_setting(std::span<const Setting>(own), "sweep", key, value);
   }
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
-  sweep.varied = models::varied_keys(given);
+  sweep.baseline = models::with_canonical_keys(sweep.settings.baseline, all, models::nanogpt_keys());
+  const std::vector<std::string> varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
   check_many_runs("sweep: the combinations are ", combined.size(), sweep.settings.yes);
   const models::RunIds ids(sweep.settings.runs, sweep.settings.retrain);
-  std::string unreadable;  // error of the first run whose data, for example, are missing
+  std::exception_ptr unreadable;  // error of the first run whose data, for example, are missing
   bool any = false;
   DistinctSettings distinct;
   for (const Assignments& each : combined) {
     Arguments of_run;
     std::string label;
     for (const auto& [key, value] : each) {
-      of_run.push_back("--" + key + "=" + value);
-      const bool shown =
-          key != "seed" && std::find(sweep.varied.begin(), sweep.varied.end(), key) != sweep.varied.end();
+      of_run.push_back("--" + typed.at(key) + "=" + value);  // errors name the setting as typed
+      const bool shown = key != "seed" && std::find(varied.begin(), varied.end(), key) != varied.end();
       if (shown) label += (label.empty() ? "" : " ") + key + "=" + value;
     }
     if (label.empty()) label = "all";
     models::TrainSettings settings = read_train_settings("sweep", of_run);
     const std::string& same = distinct.add(settings, label);
-    check(same == label, "sweep: the rows '", same, "' and '", label,
-          "' have the same settings; leave one of them out");
+    check_usage(same == label, "sweep: the rows '", same, "' and '", label,
+                "' have the same settings; leave one of them out");
     std::string hash;
     try {
       models::IdentifiedRun run = models::identify_run(settings);
@@ -147,11 +150,11 @@ Sweep read_sweep(const Arguments& arguments) {
     } catch (const Error& error) {
       hash = models::hash_of_unreadable(settings, error.what());
       sweep.meanings.push_back({settings});
-      if (unreadable.empty()) unreadable = error.what();
+      if (!unreadable) unreadable = std::current_exception();
     }
     sweep.all.add(label, std::move(settings), ids.of(hash));
   }
-  check(any, unreadable);
+  if (!any) std::rethrow_exception(unreadable);
   return sweep;
 }
 
@@ -160,8 +163,9 @@ size_t reference_row(const Sweep& sweep) {
   if (baseline.empty()) return 0;
   std::vector<std::string> labels;
   for (size_t i = 0; i < sweep.all.rows.size(); ++i) {
-    if (sweep.all.rows[i].label == baseline || std::to_string(i + 1) == baseline) return i;
-    labels.push_back(sweep.all.rows[i].label);
+    const std::string& label = sweep.all.rows[i].label;
+    if (label == baseline || label == sweep.baseline || std::to_string(i + 1) == baseline) return i;
+    labels.push_back(label);
   }
   fail_usage("sweep: there is no row '", baseline, "' for --baseline; rows are ", join(labels),
              ", or their numbers from 1");
@@ -181,8 +185,8 @@ void check_metric(const std::string& metric, const Outcome& outcome) {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.metrics) names.push_back(name);
   const std::string meant = nearest(metric, names);
-  fail("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
-       meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
+  fail_usage("sweep: validations of these runs do not log '", metric, "', given by --metric; ",
+             meant.empty() ? "available: " + join(names) : "did you mean '" + meant + "'?");
 }
 
 // A row of the sweep's table. The difference from the reference row is that of equal seeds.
@@ -236,7 +240,7 @@ std::string state_of(const Summary& s) {
   return all;
 }
 
-std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
+Table table_of(const Sweep& sweep, const Outcomes& outcomes) {
   Table table({"", "", humanize(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
   size_t number = 0;
   for (const Summary& s : summaries_of(sweep, outcomes)) {
@@ -248,7 +252,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
     if (s.interval) cells[5] = signed_fixed(s.interval->low, 4) + " " + signed_fixed(s.interval->high, 4);
     table.add(cells);
   }
-  return table.print();
+  return table;
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
@@ -359,7 +363,7 @@ int sweep(const Arguments& arguments) {
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
   const RunFormatter formatter{
-      [&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+      [&](const Outcomes& outcomes) { return table_of(sweep, outcomes); },
       [&](const Outcome& outcome) {
         const auto found = outcome.metrics.find(metric);
         return found == outcome.metrics.end() ? "" : humanize(metric) + " " + fixed(found->second, 4);
@@ -385,7 +389,7 @@ int sweep(const Arguments& arguments) {
   if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);
   check(failed == 0, "sweep: ", failed, " of ", pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"),
-        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
+        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries again");
   return 0;
 }
 

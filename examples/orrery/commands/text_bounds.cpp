@@ -9,7 +9,7 @@ namespace {
 
 std::string token_text(const models::Tokenizer& tokenizer, int32_t token) {
   const std::string shown = tokenizer.decode(std::vector<int32_t>{token});
-  return shown.empty() ? text(token) : text(token, " (", shown, ")");
+  return shown.empty() ? text(token) : text(token, " '", shown, "'");
 }
 
 void print_once(const std::string& message) {  // prints a repeated message of several models once

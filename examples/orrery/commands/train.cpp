@@ -15,6 +15,7 @@
 #include "examples/orrery/commands/train_plan.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
@@ -72,11 +73,11 @@ int exit_code(const models::Task& task, double loss) {
 }
 
 // Returns model, data, out, steps and the settings that differ from the preset's and the task's.
-std::vector<std::pair<std::string, std::string>> chosen_settings(const models::TrainSettings& settings) {
+Assignments chosen_settings(const models::TrainSettings& settings) {
   const std::set<std::string> always = {"model", "data", "out", "steps"};
   const auto all = list_settings(settings), resolved = list_settings(models::resolved(settings)),
              usual = list_settings(models::resolved(models::TrainSettings(settings.model, settings.task)));
-  std::vector<std::pair<std::string, std::string>> chosen;
+  Assignments chosen;
   for (size_t i = 0; i < all.size(); ++i)
     if (always.contains(all[i].first) ? !all[i].second.empty() : resolved[i] != usual[i]) chosen.push_back(all[i]);
   return chosen;
@@ -182,11 +183,13 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
-  print_message(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task),
-                     "; ", pluralize(thread_count(), "thread")));
-  print_message(memory_line(planned.memory));
+  print_message(broken_line(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ",
+                                 data_text(task), "; ", pluralize(thread_count(), "thread")),
+                            STDERR_FILENO));
+  print_message(broken_line(memory_line(planned.memory), STDERR_FILENO));
   print_message(epoch_line(planned));
   print_message(time_line(planned));
+  note_long_warmup(settings);
   if (trainer.steps_done() > 0) print_message(text("resumed after step ", trainer.steps_done()));
 
   const StopSignals signals;

@@ -17,26 +17,26 @@
 namespace orrery::program {
 namespace {
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
-// Returns true if `given` is the key or nanoGPT's name for it.
-bool is_key(const std::string& given, std::string_view key) {
-  const auto names = models::nanogpt_keys();
-  return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
-           return foreign.key == given && foreign.target == key;
-         });
+// Returns the key and nanoGPT's names for it.
+std::vector<std::string> names_of(const std::string& key) {
+  std::vector<std::string> names = {key};
+  for (const ForeignKey& foreign : models::nanogpt_keys())
+    if (foreign.target == key) names.emplace_back(foreign.key);
+  return names;
 }
 
 std::string value_of(const Assignments& assignments, const std::string& key, std::string otherwise) {
+  const std::vector<std::string> names = names_of(key);
   for (const auto& [given, value] : assignments)
-    if (is_key(given, key)) otherwise = value;
+    if (std::find(names.begin(), names.end(), given) != names.end()) otherwise = value;
   return otherwise;
 }
 
 // Returns the last value of a key in files of settings, then on the command line; else `otherwise`.
 std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
   for (const auto& [given, value] : parsed.assignments)
-    if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
+    for (const std::string& name : given == "config" ? names_of(key) : std::vector<std::string>())
+      otherwise = models::value_in_settings_file(value, name).value_or(otherwise);
   return value_of(parsed.assignments, key, otherwise);
 }
 
@@ -89,7 +89,7 @@ Assignments inherited_settings(const ParsedArguments& parsed) {
   const std::string from = last_value(parsed, "init_from", "");
   if (from.empty()) return {};
   const auto refuse = [&](const char* what_to_do) {
-    check(folder_exists(from), "train: --init_from=", from, ": there is no such folder; ", what_to_do);
+    check_usage(folder_exists(from), "train: --init_from=", from, ": there is no such folder; ", what_to_do);
   };
   if (from == "scratch") refuse("to start from scratch, as in nanoGPT, leave it out");
   if (from == "resume") refuse("to resume, as in nanoGPT, give --resume=RUN");
@@ -99,8 +99,9 @@ Assignments inherited_settings(const ParsedArguments& parsed) {
   const std::string& its_class = models::named_model(known.model).model_class.name;
   const std::string wanted = last_value(parsed, "model", known.model);
   const std::string& wanted_class = models::named_model(wanted).model_class.name;
-  check(wanted_class == its_class, "train: --init_from=", from, " has a model of class ", its_class,
-        ", but --model=", wanted, " is of class ", wanted_class, "; leave --model out, or start without --init_from");
+  check_usage(wanted_class == its_class, "train: --init_from=", from, " has a model of class ", its_class,
+              ", but --model=", wanted, " is of class ", wanted_class,
+              "; leave --model out, or start without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", known.task));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
   const bool two_files = !last_value(parsed, "translations", "").empty();  // these have no columns
@@ -111,8 +112,9 @@ Assignments inherited_settings(const ParsedArguments& parsed) {
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string requested = last_value(parsed, key, value);
     const bool same = named ? models::named_model(requested).name == known.model : requested == value;
-    check(!(named || (of_task && key == "tokenizer")) || same, "train: ", from, " has ", key, "=", value,
-          ", which its weights require, but ", key, "=", requested, " is given; leave ", key, " or init_from out");
+    check_usage(!(named || (of_task && key == "tokenizer")) || same, "train: ", from, " has ", key, "=", value,
+                ", which its weights require, but ", key, "=", requested, " is given; leave ", key,
+                " or init_from out");
     taken.emplace_back(key, value);
   }
   return taken;

@@ -40,8 +40,8 @@ struct TrySettings {
   template <class V>
   void visit(V& v) {
     v("out", out, "folder for the plug-in");
-    v("headers", headers, "folder with engine/ and nn/; none: that of the sources, else of the installation");
-    v("data", data, "text to train with; none: Tiny Shakespeare, which is part of orrery");
+    v("headers", headers, "folder with engine/ and nn/; if not given, that of the sources, else of the installation");
+    v("data", data, "text to train with; if not given, Tiny Shakespeare, which is part of orrery");
     v("steps", steps, "training steps of each small model; 0: no training", between(0, 1e6));
     v("compile_limit", compile_limit, "time limit of the compiler in seconds", between(1, 1e6));
     v("range", range, "range of the plot, from -range to range", above(0, 1e6));
@@ -72,7 +72,8 @@ std::string compile(const std::string& file, const TrySettings& settings) {
   make_folders(folder);
   const std::string plugin = (fs::path(folder) / fs::path(file).stem()).string() + ".so";
   models::check_output("try", plugin, {"a plug-in of orrery", is_plugin});
-  models::check_output("try", seal_of(plugin), models::marked_kind("the seal of a plug-in", "# ", " bytes\n"));
+  const models::OutputKind checksum = models::marked_kind("the checksum file of a plug-in", "# ", " bytes\n");
+  models::check_output("try", checksum_path(plugin), checksum);
   const std::string temporary = text(plugin, ".", ::getpid(), ".partial");
   const CompilerResult compiled =
       run_compiler(plugin_compiler(plugin_include_folder(settings.headers), file, temporary), settings.compile_limit);
@@ -84,7 +85,7 @@ std::string compile(const std::string& file, const TrySettings& settings) {
     fail("try: '", file, "' does not compile: ", first_error(compiled.output));
   }
   rename_file(temporary, plugin);
-  seal_plugin(plugin);
+  write_checksum(plugin);
   return plugin;
 }
 

@@ -38,7 +38,7 @@ struct VerifySettings {
 
   template <class V>
   void visit(V& v) {
-    v("out", out, "new folder for the two runs, removed if they agree; none: RUN.verify_resume");
+    v("out", out, "new folder for the two runs, removed if they agree; if not given, RUN.verify_resume");
     v("steps", steps, "steps before the interruption, and as many after it", between(1, 1e6));
     // Hidden settings with which the command starts itself for a part of the training.
     v("|part", part, "file of settings");

@@ -88,7 +88,10 @@ Json environment_section(std::span<const models::ReportedRun> runs) {
   return models::report_section("Environment", "text", "Program and machine", "", {{"items", items}});
 }
 
-void PageOutput::check_free() const { models::check_output(command, path, page_kind(), setting); }
+void PageOutput::check_free() const {
+  models::check_output(command, path, page_kind(), setting);
+  models::check_extension(command, path, {".html", ".htm"}, setting);
+}
 
 void write_page(const PageOutput& output, const std::string& title, Json sections) {
   const auto count = static_cast<int64_t>(sections.size());

@@ -1,20 +1,15 @@
 #include "examples/orrery/terminal/help_text.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "examples/orrery/terminal/table.h"
+#include "models/formats/replaced.h"
 
 namespace orrery::program {
 namespace {
 
 constexpr std::string_view no_break_space = "\u00a0";
-
-// Returns the text with one kind of space in place of another.
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 // Fills lines of at most `columns` with words.
 class Lines {
@@ -57,7 +52,7 @@ class Lines {
 };
 
 std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
-  if (width_of(std::string(line)) <= columns) return replaced(std::string(line) + "\n", no_break_space, " ");
+  if (width_of(std::string(line)) <= columns) return models::replaced(std::string(line) + "\n", no_break_space, " ");
   const size_t begin = std::min(line.find_first_not_of(' '), line.size());
   Lines lines(begin, begin == 0 ? 0 : begin + indent, columns);
   for (size_t at = begin; at < line.size(); at = std::min(line.find_first_not_of(' ', at), line.size())) {
@@ -65,29 +60,30 @@ std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
     lines.add(std::string(line.substr(at, end - at)));
     at = end;
   }
-  return replaced(lines.finish(), no_break_space, " ");
+  return models::replaced(lines.finish(), no_break_space, " ");
 }
 
-// Returns --key=value; the short form leaves out the items of a spec.
+// Returns --key=value, or key=value in a spec; the short form leaves out the items of a spec.
 std::string term_of(const SettingHelp& setting, HelpForm form) {
   const size_t items = setting.value.find('(');
   const bool cut = form == HelpForm::in_brief && items != std::string::npos;
   const std::string value = cut ? setting.value.substr(0, items) + "(...)" : setting.value;
-  return "--" + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
+  return (form == HelpForm::in_spec ? "" : "--") + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
 }
 
 std::string meaning_of(const SettingHelp& setting, HelpForm form) {
   const std::string clause = setting.help.substr(0, setting.help.find(';'));
-  const bool has_range = form == HelpForm::in_full && !setting.range.empty();
-  const std::string meaning = (form == HelpForm::in_full ? setting.help : clause) +
-                              (has_range ? "; " + replaced(setting.range, " ", no_break_space) : "");
+  const bool has_range = form != HelpForm::in_brief && !setting.range.empty();
+  const std::string meaning = (form == HelpForm::in_brief ? clause : setting.help) +
+                              (has_range && !setting.help.empty() ? "; " : "") +
+                              (has_range ? models::replaced(setting.range, " ", no_break_space) : "");
   return meaning.empty() ? "-" : meaning;
 }
 
 void add_section(HelpRows& rows, const std::vector<SettingHelp>& settings, const std::string& section, HelpForm form) {
   const size_t title = rows.size();
   for (const SettingHelp& setting : settings)
-    if (setting.section == section && (setting.common || form == HelpForm::in_full))
+    if (setting.section == section && (setting.common || form != HelpForm::in_brief))
       rows.emplace_back(term_of(setting, form), meaning_of(setting, form));
   if (rows.size() > title && !section.empty())
     rows.emplace(rows.begin() + static_cast<std::ptrdiff_t>(title), section, "");
@@ -105,6 +101,11 @@ std::string wrapped(std::string_view text, size_t columns, size_t indent) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return all;
+}
+
+std::string broken_line(std::string_view line, int descriptor) {
+  const std::string margin = "  ";
+  return wrapped(margin + std::string(line), terminal_columns(descriptor, SIZE_MAX)).substr(margin.size());
 }
 
 std::string print_rows(const HelpRows& rows, size_t columns) {

@@ -2,13 +2,13 @@
 // red, one of green and one of blue. Krizhevsky 2009, "Learning multiple layers of features from
 // tiny images".
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 #include "models/data/images.h"
 #include "models/data/lines.h"
 
@@ -33,8 +33,7 @@ Batches batches_named(const std::string& folder, const std::string& begin) {
     name.resize(name.rfind(".bin"));
     const std::string word = name.substr(begin.size());
     const bool known = word.empty() || (word.size() > 1 && word[0] == '_' &&
-                                        std::all_of(word.begin() + 1, word.end(),
-                                                    [](unsigned char c) { return std::isalnum(c) != 0; }));
+                                        std::all_of(word.begin() + 1, word.end(), is_letter_or_digit));
     (known && words.insert(word).second ? batches.read : batches.unused).push_back(path);
   }
   return batches;

@@ -49,16 +49,18 @@ constexpr const char* unreadable_pieces = "tokenizer: SentencePiece's result can
 // characters: decode(encode(text)) is the normalized text.
 class SentencePiece final : public Tokenizer {
  public:
-  SentencePiece(std::string model, std::string_view what, const SidecarTokens& sidecar = {})
+  // `space`: whether texts get a space before them; empty: as the model specifies.
+  SentencePiece(std::string model, std::string_view what, const SidecarTokens& sidecar = {},
+                std::optional<bool> space = {})
       : model_(std::move(model)) {
-    check_sentence_piece_model(model_, what);
+    SentencePieceInfo info = sentence_piece_info(model_, what);
+    if (space && info.one_in_front != *space)
+      model_ = with_space_in_front(std::move(model_), *space), info.one_in_front = *space;
     std::string problem;
     std::tie(processor_, problem) = processor_of(model_);
     check(problem.empty() && processor_->GetPieceSize() > 0, what, ": not a SentencePiece model",
           problem.empty() ? "" : " (" + problem + ")");
-    SentencePieceInfo info = sentence_piece_info(model_, what);
     sums_scores_ = info.sums_scores;
-    cuts_ = std::make_unique<SentencePieceCuts>(std::move(info));
     size_ = processor_->GetPieceSize();
     const int64_t max_id = size_ + static_cast<int64_t>(sidecar.added.size()) + max_gaps;
     for (AddedToken each : sidecar.added) {
@@ -71,15 +73,15 @@ class SentencePiece final : public Tokenizer {
     notes_ = sidecar.notes;
     for (const std::string& special : sidecar.special) {
       const int piece = processor_->PieceToId(special);
-      const bool known = std::any_of(sidecar.added.begin(), sidecar.added.end(),
-                                     [&](const AddedToken& each) { return each.text == special; });
-      if (known) continue;
+      if (std::ranges::count(sidecar.added, special, &AddedToken::text) > 0) continue;
       if (processor_->IdToPiece(piece) == special)
         added_.add({.number = piece, .text = special, .special = true, .skipped = sidecar.splits_special});
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
-    find_marks(sentence_piece_entries(model_, what));
+    added_.build_index();
+    find_marks(info.entries);
+    cuts_ = std::make_unique<SentencePieceCuts>(std::move(info));
   }
   std::string name() const override { return "sentence_piece"; }
   int64_t size() const override { return size_; }
@@ -327,10 +329,9 @@ std::unique_ptr<Tokenizer> read(const std::string& path) {
   const bool folder = folder_exists(path);
   const std::string file = folder ? the_model_in(path) : path, what = "tokenizer: " + file;
   std::string model = read_data_file(file, max_model_bytes);
-  const std::optional<bool> space = folder ? space_in_front(path) : std::nullopt;
-  if (space && sentence_piece_info(model, what).one_in_front != *space)
-    model = with_space_in_front(std::move(model), *space);
-  return std::make_unique<SentencePiece>(std::move(model), what, folder ? read_sidecar_tokens(path) : SidecarTokens());
+  if (!folder) return std::make_unique<SentencePiece>(std::move(model), what);
+  const std::optional<bool> space = space_in_front(path);
+  return std::make_unique<SentencePiece>(std::move(model), what, read_sidecar_tokens(path), space);
 }
 std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const std::string_view what = unreadable_tokenizer;

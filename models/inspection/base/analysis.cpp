@@ -5,6 +5,7 @@
 
 #include "engine/ops/ops.h"
 #include "engine/types/format.h"
+#include "engine/types/usage_error.h"
 #include "models/former_names.h"
 
 namespace orrery::models {
@@ -81,8 +82,8 @@ std::vector<Captured> capture(const InspectedExample& example, const std::string
 }
 
 std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::string& module_kind) {
-  check(layer < static_cast<int64_t>(layers), "inspect: --layer=", layer, " is out of range; ", module_kind,
-        " have numbers from 0 to ", layers - 1);
+  check_usage(layer < static_cast<int64_t>(layers), "inspect: --layer=", layer, " is out of range; ", module_kind,
+              " have numbers from 0 to ", layers - 1);
   if (layer >= 0) return {static_cast<size_t>(layer)};
   std::vector<size_t> each(layers);
   std::iota(each.begin(), each.end(), size_t{0});
@@ -90,7 +91,7 @@ std::vector<size_t> chosen_layers(size_t layers, int64_t layer, const std::strin
 }
 
 void check_head(int64_t head, int64_t heads, const std::string& path) {
-  check(head < heads, "inspect: --head=", head, " is out of range; ", path, " has heads from 0 to ", heads - 1);
+  check_usage(head < heads, "inspect: --head=", head, " is out of range; ", path, " has heads from 0 to ", heads - 1);
 }
 
 }  // namespace orrery::models

@@ -15,7 +15,7 @@ namespace orrery::models {
 
 struct AnalysisSettings {
   int64_t layer = -1, head = -1;  // index of the attention or feed-forward, in order of execution; head; -1: all
-  int64_t slot = -1;              // hidden unit or persistent slot; -1: those with the largest values
+  int64_t slot = -1;              // neuron (hidden unit) or persistent slot; -1: those with the largest values
   int64_t position = -1;          // position for the logit lens and patching; -1: the hardest to predict, the last
   int64_t top = 10;               // lines of a list
   int64_t seed = 1;               // of generated examples

@@ -16,7 +16,7 @@ std::vector<double> reach_of(const CapturedAttention& captured, const nn::Span& 
   const auto heads = static_cast<size_t>(captured.heads()), queries = captured.queries.size();
   if (!span.learned()) {
     const bool own = captured.visible.to_vector()[0] > 0;  // the query's own key is one of the S keys
-    return std::vector<double>(heads * queries, static_cast<double>(span.limit() - (own ? 1 : 0)));
+    return std::vector<double>(heads * queries, static_cast<double>(span.max_span() - (own ? 1 : 0)));
   }
   const std::vector<double> tokens = span.attended_tokens(span_value).to_vector();  // (H) or (1, H, T)
   std::vector<double> reach;

@@ -17,7 +17,8 @@ struct ExampleSettings {
     v("image", image, "input image of an image model: a PNG or JPEG file");
     v("label", label, "class of the image, from 0; -1: unknown", between(-1, 1e6));
     v("source", source, "sentence for a translation model to translate");
-    v("target", target, "translation of the source that the decoder reads; none: the model's greedy translation");
+    v("target", target,
+      "translation of the source that the decoder reads; if not given, the model's greedy translation");
   }
   bool given() const { return !text.empty() || !image.empty() || !source.empty(); }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
+#include "engine/types/usage_error.h"
 
 namespace orrery::models {
 
@@ -28,7 +29,8 @@ std::string UnitGroup::unit(int64_t index) const {
 }
 
 void UnitGroup::check_unit(int64_t index) const {
-  check(index < units(), "inspect: --slot=", index, " is out of range; ", path, " has units from 0 to ", units() - 1);
+  check_usage(index < units(), "inspect: --slot=", index, " is out of range; ", path, " has units from 0 to ",
+              units() - 1);
 }
 
 void UnitGroup::set(const Shape& shape, std::vector<double>& numbers, int64_t unit, double value) const {

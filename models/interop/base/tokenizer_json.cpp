@@ -181,9 +181,8 @@ SortedJson replacing(const SortedJson& what_is_found, const std::string& by) {
 SortedJson in_sequence(const char* parts, const SortedJson& all) { return {{"type", "Sequence"}, {parts, all}}; }
 
 // Returns SentencePiece's processing as a tokenizer.json; null if that format does not support it.
-SortedJson sentence_piece_json(const std::string& model) {
-  const SentencePieceInfo info = sentence_piece_info(model, what);
-  const std::vector<SentencePieceEntry> pieces = sentence_piece_entries(model, what);
+SortedJson sentence_piece_json(const SentencePieceInfo& info) {
+  const std::vector<SentencePieceEntry>& pieces = info.entries;
   const bool merges_pairs = !info.sums_scores && !info.finds_words;
   if (info.end_pieces || !info.are_escaped || info.finds_words) return nullptr;
   const std::string space = "\u2581";
@@ -244,11 +243,12 @@ SortedJson sentence_piece_json(const std::string& model) {
 // Writes tokenizer.model, which orrery reads, and, if possible, tokenizer.json for other programs.
 void write_sentence_piece(const std::string& folder, const Json& saved, const Tokenizer& tokenizer) {
   const std::string model = bytes_of_base64(text_member(saved, "model", what), what);
+  const SentencePieceInfo info = sentence_piece_info(model, what);
   std::vector<std::string> names;
-  for (const SentencePieceEntry& each : sentence_piece_entries(model, what)) names.push_back(each.piece);
+  for (const SentencePieceEntry& each : info.entries) names.push_back(each.piece);
   names.resize(static_cast<size_t>(std::max<int64_t>(tokenizer.size(), static_cast<int64_t>(names.size()))));
   Json added = Json::object();
-  SortedJson decoder = SortedJson::object(), json = sentence_piece_json(model);
+  SortedJson decoder = SortedJson::object(), json = sentence_piece_json(info);
   bool has_kinds = false, any_skipped = false;
   if (saved.contains("added")) {
     for (const Json& each : saved["added"]) any_skipped |= each.contains("skipped");

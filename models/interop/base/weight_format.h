@@ -35,7 +35,7 @@ struct TensorMapping {
 const std::vector<int> transposed = {1, 0};  // source layout (inputs, outputs)
 
 struct ImportedModel {
-  std::vector<std::pair<std::string, std::string>> settings = {};  // run settings, for make_settings
+  Assignments settings = {};  // run settings, for make_settings
   std::vector<TensorMapping> mappings = {};
   std::vector<StoredTensor> tensors = {};
   std::map<std::string, std::string> ignored = {};  // source tensor that is not needed -> why
@@ -96,8 +96,7 @@ std::string export_model(const ExportedModel& what, const std::string& folder, c
 
 // Returns the settings of a run of this model class. Throws an error that begins with `what` if a
 // value is out of range, before anything is allocated.
-std::vector<std::pair<std::string, std::string>> imported_settings(
-    std::vector<std::pair<std::string, std::string>> of_model, std::string_view model, const std::string& what);
+Assignments imported_settings(Assignments of_model, std::string_view model, const std::string& what);
 // Throws an error with the run's setting: "export: the gpt2 format does not support
 // parallel=yes; ...".
 [[noreturn]] void refuse_setting(std::string_view format, const TrainSettings& run, std::string_view key);

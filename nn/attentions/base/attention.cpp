@@ -70,7 +70,7 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal) {
 // doubles when full: O(1) amortized per token. It is not used if a copy of the cache shares it.
 Tensor append(const Tensor& cached, const Tensor& more, Tensor& buffer) {
   if (!cached) return more;
-  if (cached.size(0) != 1 || recording()) return concatenate({cached, more}, 1);
+  if (cached.size(0) != 1 || is_recording()) return concatenate({cached, more}, 1);
   const Shape shape = cached.shape().with(1, cached.size(1) + more.size(1));
   const bool reusable = buffer && buffer.impl().use_count() == 1 && buffer.impl()->buffer == cached.impl()->buffer;
   int64_t begin = reusable ? (cached.impl()->offset - buffer.impl()->offset) / bytes_of(cached.dtype()) : 0;
@@ -83,23 +83,23 @@ Tensor append(const Tensor& cached, const Tensor& more, Tensor& buffer) {
   return buffer.flat_view(begin, shape);
 }
 
-void append_to_cache(const Module& attention, AttentionInputs& r, ForwardPass& pass, int64_t reach) {
+void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& pass, int64_t reach) {
   if (!pass.cache) return;
   check(!pass.cache->holds_states, attention.path(),
         ": this attention does not support streams; use softmax or pointwise");
-  const int64_t next = pass.offset() + r.query.size(1);  // position after the last query
-  Cache::Entry& cached = pass.cache->entries[attention.unique_path()];
-  r.key = append(cached.key, r.key, cached.key_buffer), r.value = append(cached.value, r.value, cached.value_buffer);
+  const int64_t next = pass.offset() + in.query.size(1);  // position after the last query
+  Cache::Entry& entry = pass.cache->entries[attention.unique_path()];
+  in.key = append(entry.key, in.key, entry.key_buffer), in.value = append(entry.value, in.value, entry.value_buffer);
   const int64_t first = reach > 0 ? first_kept_position(next, reach - 1) : 0;
-  cached.key = from_position(r.key, first, next).detach(), cached.value = from_position(r.value, first, next).detach();
+  entry.key = from_position(in.key, first, next).detach(), entry.value = from_position(in.value, first, next).detach();
 }
 
-void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& r) {
+void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& in) {
   if (!position || !position->acts_on_scores()) return;
-  const Dtype dtype = r.query.dtype();
-  if (const Tensor bias = position->relative_bias(distances, r.query.device()))
-    r.relative_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
-  if (const Tensor key = position->relative_embedding(distances)) r.relative_embedding = key.to(dtype);
+  const Dtype dtype = in.query.dtype();
+  if (const Tensor bias = position->relative_bias(distances, in.query.device()))
+    in.relative_bias = bias.to(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32);
+  if (const Tensor key = position->relative_embedding(distances)) in.relative_embedding = key.to(dtype);
 }
 
 AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& settings,
@@ -147,14 +147,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
 }
 AttentionLayer::~AttentionLayer() = default;
 
-AttentionOptions AttentionLayer::span_limits() const {
-  AttentionOptions limits{.mask = {.attend_to_self = attend_to_self_}};
-  if (span_) span_->limit(limits);
-  return limits;
+AttentionOptions AttentionLayer::window_and_ramp() const {
+  AttentionOptions options{.mask = {.attend_to_self = attend_to_self_}};
+  if (span_) span_->set_window_and_ramp(options);
+  return options;
 }
 // Returns the number of these distances that are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
-  const int64_t window = span_limits().mask.window;
+  const int64_t window = window_and_ramp().mask.window;
   return window > 0 ? std::min(distances, window) : distances;
 }
 
@@ -189,21 +189,21 @@ AttentionInputs AttentionLayer::project(const Tensor& x, ForwardPass& pass) {
     qkv = linear_split(pass.encoder_output, key_value_->weight.value, key_value_->bias.value, {keys, keys});
     qkv.insert(qkv.begin(), (*query_)(x, pass));
   }
-  AttentionInputs r{.query = split_heads(add_bias(query_bias_, qkv[0]), options_.heads),
-                    .key = split_heads(add_bias(key_bias_, qkv[1]), kv_heads_),
-                    .value = split_heads(qkv[2], kv_heads_)};
-  if (pass.cache && pass.cache->holds_states && query_key_value_) prepend_stream_states(x, r, pass);
-  return r;
+  AttentionInputs in{.query = split_heads(add_bias(query_bias_, qkv[0]), options_.heads),
+                     .key = split_heads(add_bias(key_bias_, qkv[1]), kv_heads_),
+                     .value = split_heads(qkv[2], kv_heads_)};
+  if (pass.cache && pass.cache->holds_states && query_key_value_) prepend_stream_states(x, in, pass);
+  return in;
 }
 
 // Attends as far as the current spans reach, but caches more, because the next optimizer step may
 // lengthen a span: by less than 64 tokens at usable learning rates.
-void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& r, ForwardPass& pass) {
+void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& in, ForwardPass& pass) {
   check_cache(name_, pass, options_.causal);
   check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
-  const AttentionOptions limits = span_limits();
+  const AttentionOptions options = window_and_ramp();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
-  const int64_t reach = span_->reach(limits), max_distance = limits.mask.window - 1, begin = pass.offset(),
+  const int64_t reach = span_->reach(options), max_distance = options.mask.window - 1, begin = pass.offset(),
                 next = begin + x.size(1);
   Tensor& cached = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
@@ -215,25 +215,26 @@ void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& r, 
     const Tensor states = from_position(cached, first_kept_position(begin, std::min(max_distance, reach)), begin);
     const std::vector<Tensor> kv =
         linear_split(states, weight.slice(queries, rows), bias ? bias.slice(queries, rows) : Tensor(), {keys, keys});
-    r.key = concatenate({split_heads(add_bias(key_bias_, kv[0]), kv_heads_), r.key}, 1);
-    r.value = concatenate({split_heads(kv[1], kv_heads_), r.value}, 1);
+    in.key = concatenate({split_heads(add_bias(key_bias_, kv[0]), kv_heads_), in.key}, 1);
+    in.value = concatenate({split_heads(kv[1], kv_heads_), in.value}, 1);
     all = concatenate({cached, all}, 1);
   }
   cached = from_position(all, first_kept_position(next, std::min(max_distance, reach + eviction_step)), next);
 }
 
-void AttentionLayer::add_score_terms(const Tensor& x, AttentionInputs& r, ForwardPass& pass) const {
-  add_relative_positions(options_.position, within_window(std::max(pass.offset() + r.query.size(1), r.key.size(1))), r);
-  if (span_) span_->add_to(r, x, pass);
+void AttentionLayer::add_score_terms(const Tensor& x, AttentionInputs& in, ForwardPass& pass) const {
+  const int64_t distances = std::max(pass.offset() + in.query.size(1), in.key.size(1));
+  add_relative_positions(options_.position, within_window(distances), in);
+  if (span_) span_->add_to(in, x, pass);
   if (slots_) {
     const SlotKeysAndValues slots = slots_->keys_and_values();
-    r.slot_key = slots.key, r.slot_value = slots.value;
+    in.slot_key = slots.key, in.slot_value = slots.value;
   }
 }
 
-AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const ForwardPass& pass) const {
+AttentionOptions AttentionLayer::options_of(const AttentionInputs& in, const ForwardPass& pass) const {
   const bool cross = options_.encoder_width != 0;
-  const int64_t cached = cross ? 0 : r.key.size(1) - r.query.size(1);
+  const int64_t cached = cross ? 0 : in.key.size(1) - in.query.size(1);
   constexpr int64_t max_offset = 1 << 28;  // further back than any window; positions of a long stream may exceed 2^29
   AttentionOptions o{.mask = {.causal = options_.causal && !cross,
                               .attend_to_self = attend_to_self_ || cross,
@@ -250,23 +251,23 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& r, const Forw
         ": cross attention attends within a token's own document, so pass.document_ids and pass.encoder_document_ids "
         "must be given together; only ",
         pass.document_ids ? "the first" : "the second", " is given");
-  if (span_) span_->limit(o);
+  if (span_) span_->set_window_and_ramp(o);
   return o;
 }
 
 // Returns the separate attention calls: one over all keys or, with split slots, one over the
 // context and one over the slots.
-std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const AttentionInputs& r,
+std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const AttentionInputs& in,
                                                                            const AttentionOptions& o) const {
-  AttentionCall context{r, o};
+  AttentionCall context{in, o};
   context.options.hooked_path = path(), context.options.hooked_name = "scores";
   if (!slots_ || !slots_->split()) return {context};
   context.inputs.slot_key = context.inputs.slot_value = {};
-  const AttentionInputs slots{.query = r.query,
-                              .key = Tensor::empty_like(r.key, r.key.shape().with(1, 0)),
-                              .value = Tensor::empty_like(r.value, r.value.shape().with(1, 0)),
-                              .slot_key = r.slot_key,
-                              .slot_value = r.slot_value};
+  const AttentionInputs slots{.query = in.query,
+                              .key = Tensor::empty_like(in.key, in.key.shape().with(1, 0)),
+                              .value = Tensor::empty_like(in.value, in.value.shape().with(1, 0)),
+                              .slot_key = in.slot_key,
+                              .slot_value = in.slot_value};
   const AttentionOptions slot_options{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
                                       .scale = o.scale,
                                       .soft_cap = o.soft_cap,
@@ -288,8 +289,8 @@ std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<AttentionCa
   return {slice(hooked, 3, 0, keys), slice(hooked, 3, keys, hooked.size(3))};
 }
 
-void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs& r, const AttentionOptions& o) const {
-  const Tensor visible = broadcast_to(attention_mask(r, o), w.shape());
+void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs& in, const AttentionOptions& o) const {
+  const Tensor visible = broadcast_to(attention_mask(in, o), w.shape());
   hook(path(), "visible", visible);
   const AttentionOutput rows = row_statistics(w, visible);
   const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
@@ -298,8 +299,8 @@ void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs&
   offer("row_zero_fraction", rows.zero_fraction), offer("row_max", rows.maximum);
 }
 
-Tensor AttentionLayer::attend_all(const AttentionInputs& r, const AttentionOptions& o, ForwardPass& pass) {
-  const std::vector<AttentionCall> calls = attention_calls(r, o);
+Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) {
+  const std::vector<AttentionCall> calls = attention_calls(in, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool scores = false, rows = false, observed = is_hooked(path(), "weights");
   for (const AttentionCall& call : calls) scores |= is_hooked(path(), call.options.hooked_name);
@@ -314,7 +315,7 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& r, const AttentionOptio
     if (!replaced) guard.emplace();
     w = hooked_weights(calls);
     const NoGrad no_grad;
-    if (rows && !w.empty()) hook_row_statistics(w.size() == 1 ? w[0] : concatenate(w, 3), r, o);
+    if (rows && !w.empty()) hook_row_statistics(w.size() == 1 ? w[0] : concatenate(w, 3), in, o);
   }
   check(!replaced || !w.empty(), name_,
         ": has no attention weights, so a hook cannot replace them; use softmax or pointwise");
@@ -327,27 +328,27 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& r, const AttentionOptio
   return all;
 }
 
-Tensor AttentionLayer::attend_heads(AttentionInputs r, const Tensor& x, ForwardPass& pass) {
+Tensor AttentionLayer::attend_heads(AttentionInputs in, const Tensor& x, ForwardPass& pass) {
   const bool cross = options_.encoder_width != 0, cached = cross && cached_encoder_keys(*this, pass);
   if (!cross) check_cache(name_, pass, options_.causal);
   if (query_norm_) {
-    r.query = (*query_norm_)(r.query, pass);
-    if (!cached) r.key = (*key_norm_)(r.key, pass);
+    in.query = (*query_norm_)(in.query, pass);
+    if (!cached) in.key = (*key_norm_)(in.key, pass);
   }
   if (options_.position) {
-    r.query = options_.position->rotate(r.query, pass);
+    in.query = options_.position->rotate(in.query, pass);
     ForwardPass encoder_pass;
     encoder_pass.document_ids = pass.encoder_document_ids;
-    if (!cached) r.key = options_.position->rotate(r.key, cross ? encoder_pass : pass);
+    if (!cached) in.key = options_.position->rotate(in.key, cross ? encoder_pass : pass);
   }
-  if (cross && pass.cache && !cached) pass.cache->entries[unique_path()] = {r.key.detach(), r.value.detach()};
-  r.query = hook(path(), "query", r.query), r.key = hook(path(), "key", r.key);
-  r.value = hook(path(), "value", r.value);
+  if (cross && pass.cache && !cached) pass.cache->entries[unique_path()] = {in.key.detach(), in.value.detach()};
+  in.query = hook(path(), "query", in.query), in.key = hook(path(), "key", in.key);
+  in.value = hook(path(), "value", in.value);
   if (!cross && !(pass.cache && pass.cache->holds_states))
-    append_to_cache(*this, r, pass, pass.cache && span_ ? span_->reach(span_limits()) : 0);
-  add_score_terms(x, r, pass);
-  const AttentionOptions o = options_of(r, pass);
-  const Tensor output = hook(path(), "head_output", attend_all(r, o, pass));
+    append_to_cache(*this, in, pass, pass.cache && span_ ? span_->reach(window_and_ramp()) : 0);
+  add_score_terms(x, in, pass);
+  const AttentionOptions o = options_of(in, pass);
+  const Tensor output = hook(path(), "head_output", attend_all(in, o, pass));
   const Tensor y = output.reshape(Shape{output.size(0), output.size(1), output.size(2) * output.size(3)});
   return gate_ ? gate_function_->gate((*gate_)(x, pass), y) : y;
 }

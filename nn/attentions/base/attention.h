@@ -5,7 +5,7 @@
 //   q = x W_q,  k = c W_k,  v = c W_v          c = x, or another sequence in cross attention
 //   q, k <- normalized (qk_norm), rotated (rotary)
 //   o = f(q, k, v; relative-position bias or embedding, span, persistent slots, masks)
-//   y = (F(x W_g) o) W_o + r                   F(x W_g): the gate, if there is one
+//   y = (F(x W_g) o) W_o + residual            F(x W_g): the gate, if there is one
 //
 // A text stream is processed block by block: with a cache of states, k and v are projected from
 // [x of previous blocks, x], as far back as the span reaches. The x of previous blocks is constant.
@@ -94,7 +94,7 @@ class AttentionLayer : public Sublayer {
 
  private:
   Tensor split_heads(const Tensor& x, int64_t heads) const;
-  AttentionOptions span_limits() const;
+  AttentionOptions window_and_ramp() const;
   int64_t within_window(int64_t distances) const;
   AttentionInputs project(const Tensor& x, ForwardPass& pass);
   void prepend_stream_states(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass);

@@ -11,23 +11,23 @@
 
 namespace orrery::nn {
 
-// q (B, Tq, H, D), k (B, Tk, Hk, D), v (B, Tk, Hk, Dv) -> (B, Tq, H, Dv). No function: softmax.
-// `statistics` adds sum, entropy, zero_fraction and maximum of each row.
+// q (B, Tq, H, D), k (B, Tk, Hk, D), v (B, Tk, Hk, Dv) -> (B, Tq, H, Dv). Without a function:
+// softmax. `statistics` adds sum, entropy, zero_fraction and maximum per row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 
 // ---- attention from simple operations, with (B, H, Tq, Tk) arrays: for references, hooks, row rules
 
-// (B, H, Tq, Tk + N), 0 where masked; passed to hooks under the name given in the options
+// Returns the scores (B, H, Tq, Tk + N), 0 where masked. Hooks get them by the name in the options.
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
-// 1 where a key or slot is visible to a query, else 0 (also for keys with m = 0): (B or 1, H or 1,
-// Tq, Tk + N), not differentiable.
+// Returns 1 where a key or slot is visible to a query, else 0 (also for keys with m = 0): (B or 1,
+// H or 1, Tq, Tk + N), not differentiable.
 Tensor attention_mask(const AttentionInputs& inputs, const AttentionOptions& options);
-// attention_scores with minus infinity where masked
+// Returns attention_scores with minus infinity where masked.
 Tensor masked_scores(const AttentionInputs& inputs, const AttentionOptions& options);
 Tensor attention_weights(const AttentionInputs& inputs, const AttentionOptions& options,
                          const std::optional<Activation>& function);  // (B, H, Tq, Tk + N)
-// sum_j d_ij w_ij v_j for any weights (B, H, Tq, Tk + N), with dropout: (B, Tq, H, Dv)
+// Returns sum_j d_ij w_ij v_j for any weights (B, H, Tq, Tk + N), with dropout: (B, Tq, H, Dv).
 Tensor apply_weights(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options);
 AttentionOutput attention_reference(const AttentionInputs& inputs, const AttentionOptions& options,
                                     const std::optional<Activation>& function, bool statistics = false);  // attention

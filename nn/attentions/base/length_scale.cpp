@@ -70,21 +70,21 @@ struct IndexInDocument {
 
 }  // namespace
 
-Tensor visible_keys(const AttentionInputs& r, const AttentionMask& m, Dtype dtype) {
-  const int64_t batch = m.lengths || m.query_document_ids ? r.query.size(0) : 1, keys = r.key.size(1);
-  const Tensor n = Tensor::empty_like(r.query, Shape{batch, r.query.size(1)}, dtype);
+Tensor visible_keys(const AttentionInputs& in, const AttentionMask& m, Dtype dtype) {
+  const int64_t batch = m.lengths || m.query_document_ids ? in.query.size(0) : 1, keys = in.key.size(1);
+  const Tensor n = Tensor::empty_like(in.query, Shape{batch, in.query.size(1)}, dtype);
   dispatch(dtype, "visible_keys", [&]<class T>() {
     rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
-         VisibleKeys<T>{view_of(m, r.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
+         VisibleKeys<T>{view_of(m, in.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
   });
   return n;
 }
 
-Tensor real_rows(const AttentionInputs& r, const AttentionMask& m) {
-  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const int64_t queries = r.query.size(1);
-  if (!m.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, r.query.device());
-  const Tensor real = Tensor::empty_like(r.query, Shape{r.query.size(0), 1, queries}, dtype);
+Tensor real_rows(const AttentionInputs& in, const AttentionMask& m) {
+  const Dtype dtype = in.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const int64_t queries = in.query.size(1);
+  if (!m.query_lengths) return Tensor::full({1, 1, queries}, 1, dtype, in.query.device());
+  const Tensor real = Tensor::empty_like(in.query, Shape{in.query.size(0), 1, queries}, dtype);
   dispatch(dtype, "real_rows", [&]<class T>() {
     rows(real.device(), real.numel(), 1,
          RealRows<T>{queries, m.query_offset, m.query_lengths.data<int32_t>(), {real.mutable_data<T>()}});
@@ -92,9 +92,9 @@ Tensor real_rows(const AttentionInputs& r, const AttentionMask& m) {
   return real;
 }
 
-Tensor counted_keys(const AttentionInputs& r, const AttentionMask& m) {
-  const Tensor real = real_rows(r, m), n = visible_keys(r, m, real.dtype());
-  const auto slots = static_cast<double>(r.slot_key ? r.slot_key.size(0) : 0);
+Tensor counted_keys(const AttentionInputs& in, const AttentionMask& m) {
+  const Tensor real = real_rows(in, m), n = visible_keys(in, m, real.dtype());
+  const auto slots = static_cast<double>(in.slot_key ? in.slot_key.size(0) : 0);
   return real * (n.reshape(Shape{n.size(0), 1, n.size(1)}) + slots);
 }
 
@@ -115,10 +115,10 @@ LengthScale::LengthScale(std::string_view owner, const Spec& spec, bool causal) 
         ": length=row_index counts the tokens before a query, so it needs causal attention; use keys_visible");
 }
 
-Tensor LengthScale::length(const AttentionInputs& r, const AttentionMask& m) const {
-  const Dtype dtype = r.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const Device device = r.query.device();
-  const int64_t queries = r.query.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
+Tensor LengthScale::length(const AttentionInputs& in, const AttentionMask& m) const {
+  const Dtype dtype = in.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  const Device device = in.query.device();
+  const int64_t queries = in.query.size(1), slots = in.slot_key ? in.slot_key.size(0) : 0;
   if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
   const auto at_least_one = [&](const Tensor& n) {
     return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
@@ -126,12 +126,12 @@ Tensor LengthScale::length(const AttentionInputs& r, const AttentionMask& m) con
   check(kind_ != Kind::padded_length || m.query_offset == 0,
         "length=padded_length: a text continued from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length)
-    return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, r.key.size(1) + slots)), dtype, device);
+    return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, in.key.size(1) + slots)), dtype, device);
   if (kind_ == Kind::keys_visible) {
-    const Tensor n = at_least_one(visible_keys(r, m, Dtype::f64)).to(dtype);
+    const Tensor n = at_least_one(visible_keys(in, m, Dtype::f64)).to(dtype);
     return n.reshape(Shape{n.size(0), queries, 1, 1});
   }
-  const int64_t batch = m.query_document_ids ? r.query.size(0) : 1;
+  const int64_t batch = m.query_document_ids ? in.query.size(0) : 1;
   const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
   const int32_t* const ids = m.query_document_ids ? m.query_document_ids.data<int32_t>() : nullptr;
   rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
@@ -147,9 +147,9 @@ double LengthScale::length(const QueryGroup& queries) const {
   return std::max(1.0, counted);
 }
 
-Tensor LengthScale::log_length(const AttentionInputs& r, const AttentionMask& m) const {
+Tensor LengthScale::log_length(const AttentionInputs& in, const AttentionMask& m) const {
   const NoGrad guard;
-  return log(length(r, m));
+  return log(length(in, m));
 }
 
 Tensor times_once(const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); }

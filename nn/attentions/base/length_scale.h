@@ -2,7 +2,7 @@
 //
 //   keys_visible    keys visible to this query: not masked by causality, lengths, documents, window
 //   row_index       the index of the query in its document, from 1; causal attention only
-//   padded_length   keys of the padded sequence: results depend on the batch; only `fixed` is less advisable
+//   padded_length   keys of the sequence and its padding, so results depend on the batch
 //   fixed(n)        n
 //
 // Persistent slots count in all except fixed; L is at least 1. The ramp of a learned span does not
@@ -18,7 +18,7 @@ namespace orrery::nn {
 // Returns the number of keys visible to each query, (B or 1, Tq) in `dtype`, without slots and
 // regardless of a span's ramp. Not differentiable, like the next two.
 Tensor visible_keys(const AttentionInputs& inputs, const AttentionMask& mask, Dtype dtype);
-// Returns 1 for queries within query_lengths, 0 for padding: (B or 1, 1, Tq), dtype of statistics.
+// Returns 1 for queries within query_lengths, 0 for padding: (B or 1, 1, Tq), f64 or f32.
 Tensor real_rows(const AttentionInputs& inputs, const AttentionMask& mask);
 // Returns the number of keys and slots visible to each query, 0 for padding, for losses of row
 // statistics. Shape and dtype as above.
@@ -31,7 +31,7 @@ class LengthScale {
   // bf16 queries, because bf16 cannot represent L = 1001. Not differentiable.
   Tensor log_length(const AttentionInputs& inputs, const AttentionMask& mask) const;
   double length(const QueryGroup& queries) const;  // for a text that starts at the first key
-  // L itself
+  // Returns L, shaped like log_length.
   Tensor length(const AttentionInputs& inputs, const AttentionMask& mask) const;
 
  private:

@@ -37,7 +37,7 @@ struct CountNonFinite {  // counts these rows in each head
   HOST_DEVICE int32_t operator()(int64_t i, int64_t) const { return non_finite[i]; }
 };
 
-// y_i += sum over the j that i sees of w_ij x_j, for the non-finite elements of x only. If
+// y_i += sum over j visible to i of w_ij x_j, for the non-finite elements of x only. If
 // `transposed`, the first index of weights and mask is j.
 template <class T>
 struct AddNonFinite {

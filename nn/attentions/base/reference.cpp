@@ -108,22 +108,22 @@ struct DropoutFactors {  // 0 or 1 / (1 - dropout) for each weight of row r, as 
 };
 
 // |i + query_offset - j| for all pairs, (Tq, Tk) i32
-Tensor distances(const AttentionInputs& r, const AttentionOptions& o, int64_t max_distance) {
-  const Tensor x = Tensor::empty_like(r.query, Shape{r.query.size(1), r.key.size(1)}, Dtype::i32);
+Tensor distances(const AttentionInputs& in, const AttentionOptions& o, int64_t max_distance) {
+  const Tensor x = Tensor::empty_like(in.query, Shape{in.query.size(1), in.key.size(1)}, Dtype::i32);
   rows(x.device(), x.size(0), static_cast<int>(x.size(1)),
        Distances{o.mask.query_offset, max_distance, x.mutable_data<int32_t>()});
   return x;
 }
 
 // r = 1 + (z - |x|) / R, infinite for slots: (B or 1, H, Tq, Tk + N)
-Tensor ramp_value(const AttentionInputs& r, const AttentionOptions& o) {
-  const Dtype dtype = r.query.dtype();
-  const int64_t batch = r.span.shape().rank() == 3 ? r.query.size(0) : 1, queries = r.query.size(1);
-  const Tensor z = r.span.shape().rank() == 3 ? r.span.reshape(Shape{batch, r.span.size(1), queries, 1})
-                                              : r.span.reshape(Shape{1, r.span.size(0), 1, 1});
-  const Tensor ramp = (z.to(dtype) - distances(r, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
-  if (!r.slot_key) return ramp;
-  const Shape slots{ramp.size(0), ramp.size(1), ramp.size(2), r.slot_key.size(0)};
+Tensor ramp_value(const AttentionInputs& in, const AttentionOptions& o) {
+  const Dtype dtype = in.query.dtype();
+  const int64_t batch = in.span.shape().rank() == 3 ? in.query.size(0) : 1, queries = in.query.size(1);
+  const Tensor z = in.span.shape().rank() == 3 ? in.span.reshape(Shape{batch, in.span.size(1), queries, 1})
+                                               : in.span.reshape(Shape{1, in.span.size(0), 1, 1});
+  const Tensor ramp = (z.to(dtype) - distances(in, o, int64_t{1} << 29).to(dtype)) / o.ramp + 1.0;
+  if (!in.slot_key) return ramp;
+  const Shape slots{ramp.size(0), ramp.size(1), ramp.size(2), in.slot_key.size(0)};
   return concatenate({ramp, Tensor::full(slots, INFINITY, dtype, ramp.device())}, 3);
 }
 
@@ -134,62 +134,62 @@ Tensor span_mask(const Tensor& ramp) {
 }
 
 // 1 where attend_to_self, causality, window, lengths and documents make a key visible, else 0.
-Tensor position_mask(const AttentionInputs& r, const AttentionOptions& o) {
-  const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? r.query.size(0) : 1;
-  const int64_t queries = r.query.size(1), keys = r.key.size(1), slots = r.slot_key ? r.slot_key.size(0) : 0;
-  const Tensor visible = Tensor::empty_like(r.query, Shape{batch, 1, queries, keys + slots});
+Tensor position_mask(const AttentionInputs& in, const AttentionOptions& o) {
+  const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? in.query.size(0) : 1;
+  const int64_t queries = in.query.size(1), keys = in.key.size(1), slots = in.slot_key ? in.slot_key.size(0) : 0;
+  const Tensor visible = Tensor::empty_like(in.query, Shape{batch, 1, queries, keys + slots});
   dispatch(visible.dtype(), "attention_mask", [&]<class T>() {
     rows(visible.device(), batch * queries, static_cast<int>(keys + slots),
-         VisiblePairs<T>{PairMask::of(r, o.mask), {visible.mutable_data<T>()}});
+         VisiblePairs<T>{PairMask::of(in, o.mask), {visible.mutable_data<T>()}});
   });
   return visible;
 }
 
 // 1 for pairs with a score: visible keys, and keys at the far end of the ramp (r = 0, weight 0).
-Tensor scored_pairs(const AttentionInputs& r, const AttentionOptions& o) {
-  if (!r.span) return position_mask(r, o);
-  const Tensor ramp = ramp_value(r, o).detach();
-  return where(heaviside(-ramp), Tensor::zeros_like(ramp, {1}), position_mask(r, o));
+Tensor scored_pairs(const AttentionInputs& in, const AttentionOptions& o) {
+  if (!in.span) return position_mask(in, o);
+  const Tensor ramp = ramp_value(in, o).detach();
+  return where(heaviside(-ramp), Tensor::zeros_like(ramp, {1}), position_mask(in, o));
 }
 
 }  // namespace
 
-Tensor attention_scores(const AttentionInputs& r, const AttentionOptions& o) {
-  const int64_t batch = r.query.size(0), queries = r.query.size(1), heads = r.query.size(2), size = r.query.size(3);
-  const Tensor q = permute(r.query, {0, 2, 1, 3}), visible = scored_pairs(r, o), zero = Tensor::zeros_like(q, {1});
-  const Tensor keys = joined(heads_first(r.key, heads), r.slot_key ? slots_of(r.slot_key, batch, heads) : Tensor(), 2);
-  Tensor s = masked_matmul_transposed(q, keys, visible) * o.scale;
+Tensor attention_scores(const AttentionInputs& in, const AttentionOptions& o) {
+  const int64_t batch = in.query.size(0), queries = in.query.size(1), heads = in.query.size(2), size = in.query.size(3);
+  const Tensor q = permute(in.query, {0, 2, 1, 3}), visible = scored_pairs(in, o), zero = Tensor::zeros_like(q, {1});
+  const Tensor k = joined(heads_first(in.key, heads), in.slot_key ? slots_of(in.slot_key, batch, heads) : Tensor(), 2);
+  Tensor s = masked_matmul_transposed(q, k, visible) * o.scale;
   const auto expand_term = [&](const Tensor& term) {  // slots have no distance
-    const Tensor context_term = where(slice(visible, 3, 0, r.key.size(1)), term, zero);
-    if (!r.slot_key) return context_term;
-    return joined(context_term, Tensor::zeros_like(q, context_term.shape().with(3, r.slot_key.size(0))), 3);
+    const Tensor context_term = where(slice(visible, 3, 0, in.key.size(1)), term, zero);
+    if (!in.slot_key) return context_term;
+    return joined(context_term, Tensor::zeros_like(q, context_term.shape().with(3, in.slot_key.size(0))), 3);
   };
-  if (r.relative_embedding) {  // p_|x| for every pair: (Tq, Tk, D)
-    const Tensor p = index_select(r.relative_embedding, distances(r, o, r.relative_embedding.size(0) - 1));
+  if (in.relative_embedding) {  // p_|x| for every pair: (Tq, Tk, D)
+    const Tensor p = index_select(in.relative_embedding, distances(in, o, in.relative_embedding.size(0) - 1));
     s = s + expand_term(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
   }
-  if (r.relative_bias) {
-    const Tensor b = index_select(transpose(r.relative_bias), distances(r, o, r.relative_bias.size(1) - 1));
-    s = s + expand_term(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, r.key.size(1)}));
+  if (in.relative_bias) {
+    const Tensor b = index_select(transpose(in.relative_bias), distances(in, o, in.relative_bias.size(1) - 1));
+    s = s + expand_term(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, in.key.size(1)}));
   }
   if (o.soft_cap > 0) s = tanh(s / o.soft_cap) * o.soft_cap;
   return o.hooked_name.empty() ? s : hook(o.hooked_path, o.hooked_name, s);
 }
 
-Tensor attention_mask(const AttentionInputs& r, const AttentionOptions& o) {
-  return r.span ? position_mask(r, o) * heaviside(ramp_value(r, o)).detach() : position_mask(r, o);
+Tensor attention_mask(const AttentionInputs& in, const AttentionOptions& o) {
+  return in.span ? position_mask(in, o) * heaviside(ramp_value(in, o)).detach() : position_mask(in, o);
 }
 
-Tensor masked_scores(const AttentionInputs& r, const AttentionOptions& o) {
-  const Tensor s = attention_scores(r, o);
-  return where(attention_mask(r, o), s, Tensor::full_like(s, {1}, -INFINITY));
+Tensor masked_scores(const AttentionInputs& in, const AttentionOptions& o) {
+  const Tensor s = attention_scores(in, o);
+  return where(attention_mask(in, o), s, Tensor::full_like(s, {1}, -INFINITY));
 }
 
-Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
+Tensor attention_weights(const AttentionInputs& in, const AttentionOptions& o,
                          const std::optional<Activation>& function) {
-  const Tensor s = attention_scores(r, o), zero = Tensor::zeros_like(s, {1});
-  const Tensor visible = attention_mask(r, o), counted = scored_pairs(r, o);
-  const Tensor m = r.span ? span_mask(ramp_value(r, o)) : Tensor();
+  const Tensor s = attention_scores(in, o), zero = Tensor::zeros_like(s, {1});
+  const Tensor visible = attention_mask(in, o), counted = scored_pairs(in, o);
+  const Tensor m = in.span ? span_mask(ramp_value(in, o)) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
   if (function) return masked((*function)(where(counted, s, zero)));
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
@@ -203,11 +203,11 @@ Tensor attention_weights(const AttentionInputs& r, const AttentionOptions& o,
   return where(some, e / where(some, sum(e, {-1}, true), Tensor::full_like(s, {1}, 1)), zero);
 }
 
-Tensor apply_weights(const Tensor& weights, const AttentionInputs& r, const AttentionOptions& o) {
-  const int64_t heads = r.query.size(2);
-  const Tensor visible = scored_pairs(r, o),
-               values = joined(heads_first(r.value, heads),
-                               r.slot_value ? slots_of(r.slot_value, r.query.size(0), heads) : Tensor(), 2);
+Tensor apply_weights(const Tensor& weights, const AttentionInputs& in, const AttentionOptions& o) {
+  const int64_t heads = in.query.size(2);
+  const Tensor visible = scored_pairs(in, o),
+               values = joined(heads_first(in.value, heads),
+                               in.slot_value ? slots_of(in.slot_value, in.query.size(0), heads) : Tensor(), 2);
   if (o.dropout == 0) return permute(masked_matmul(weights, values, visible), {0, 2, 1, 3});
   const int64_t keys = weights.size(3);
   const Tensor factors = Tensor::empty_like(weights);

@@ -89,11 +89,11 @@ class RowRuleAttention final : public AttentionLayer {
       : AttentionLayer(info.name, settings.layer, options, {.span = false, .slots = false}), rule_(settings.rule) {}
 
  private:
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
-    return apply_weights(weights(r, o), r, o);
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
+    return apply_weights(weights(in, o), in, o);
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    const Tensor s = masked_scores(r, o);
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    const Tensor s = masked_scores(in, o);
     if (!in_reference_mode()) return weights_by(rule_, s);
     if constexpr (requires { reference(s, rule_); })
       return reference(s, rule_);

@@ -70,7 +70,7 @@ struct ColumnState {
   }
 };
 
-// out_i[e] += <c_i, s_i>,  s_i = sum over the keys j that i sees of a_j[e] b_j.  A row is one e of one query head.
+// out_i[e] += <c_i, s_i>,  s_i = sum over keys j visible to i of a_j[e] b_j.  A row is one e of one query head.
 template <class A>
 struct ScanOfQueries {
   Heads<const A> a, b, c;
@@ -97,7 +97,7 @@ struct ScanOfQueries {
   }
 };
 
-// out_j[e] += <c_j, s_j>,  s_j = sum over the queries i that see j of a_i[e] b_i.
+// out_j[e] += <c_j, s_j>,  s_j = sum over queries i that attend to j of a_i[e] b_i.
 // A row is one e of one key head; it loops over the query heads of the group.
 template <class A>
 struct ScanOfKeys {
@@ -274,7 +274,7 @@ void add_gradients_by_states(const LinearInputs<A>& in, const Heads<const A>& dy
 
 // ---- entry points
 
-// out_i += sum over the keys j that i sees of <x_i, y_j> v_j
+// out_i += sum over keys j visible to i of <x_i, y_j> v_j
 template <class A>
 void add_outputs(Device device, const LinearInputs<A>& in, const Heads<A>& out) {
   if (device == Device::cuda)

@@ -12,19 +12,19 @@ namespace orrery::nn {
 namespace {
 
 struct Settings {
-  int64_t limit = 0;
+  int64_t max_span = 0;
   double ramp = 32;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "longest span, in tokens", between(1, 16777216));
+    v("S", max_span, "longest span, in tokens", between(1, 16777216));
     v("R", ramp, "length of the ramp, in tokens", between(1, 16777216));
   }
 };
 struct FixedSettings {
-  int64_t limit = 0;
+  int64_t max_span = 0;
   template <class V>
   void visit(V& v) {
-    v("S", limit, "span, in tokens", between(1, 16777216));
+    v("S", max_span, "span, in tokens", between(1, 16777216));
   }
 };
 
@@ -64,17 +64,14 @@ Span::Span(const Spec& spec, int64_t width, int64_t heads, int64_t context) {
         "' is unknown; use none, fixed(S), adaptive_span(S, R=32) or dynamic_span(S, R=32)");
   kind_ = adaptive ? Kind::adaptive : dynamic ? Kind::dynamic : Kind::fixed;
   if (kind_ == Kind::fixed) {
-    FixedSettings settings;
-    read_settings(spec, settings);
-    limit_ = settings.limit;
+    max_span_ = settings_from<FixedSettings>(spec).max_span;
   } else {
-    Settings settings;
-    read_settings(spec, settings);
-    limit_ = settings.limit, ramp_ = settings.ramp;
+    const auto settings = settings_from<Settings>(spec);
+    max_span_ = settings.max_span, ramp_ = settings.ramp;
   }
-  check(limit_ >= 1, "span: ", spec.name, " needs S, at least 1, as in ", spec.name, "(256)");
-  check(context == 0 || limit_ <= context, "span: ", spec, " reaches back ", limit_, " tokens, but the context has ",
-        context, "; S must be in [1, ", context, "]");
+  check(max_span_ >= 1, "span: ", spec.name, " needs S, at least 1, as in ", spec.name, "(256)");
+  check(context == 0 || max_span_ <= context, "span: ", spec, " reaches back ", max_span_,
+        " tokens, but the context has ", context, "; S must be in [1, ", context, "]");
   if (kind_ == Kind::adaptive) {
     fraction_ = Parameter(Shape{heads}, constant(0));
     fraction_.min_value = 0, fraction_.max_value = 1, fraction_.lr_group = "spans";
@@ -92,13 +89,13 @@ Tensor Span::forward(const Tensor& x, ForwardPass& pass) {
   const Tensor fraction =
       kind_ == Kind::adaptive ? fraction_.value : permute(sigmoid((*fraction_projection_)(x, pass)), {0, 2, 1});
   // f32, because bf16 lacks some whole tokens above 256 and fractions of a token well below it.
-  return (fraction.dtype() == Dtype::bf16 ? fraction.to(Dtype::f32) : fraction) * static_cast<double>(limit_) + 1.0;
+  return (fraction.dtype() == Dtype::bf16 ? fraction.to(Dtype::f32) : fraction) * static_cast<double>(max_span_) + 1.0;
 }
 
 void Span::add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass) {
   if (!learned()) return;
   inputs.span = hook(path(), "span", (*this)(x, pass));
-  const double limit = static_cast<double>(limit_);
+  const double limit = static_cast<double>(max_span_);
   if (!pass.wants_loss("span_penalty")) return;
   const Tensor real = real_rows(inputs, {.query_offset = pass.offset(), .query_lengths = pass.lengths});
   pass.add_loss("span_penalty",
@@ -107,23 +104,23 @@ void Span::add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass) {
 
 Tensor Span::attended_tokens(const Tensor& span) const {
   std::vector<double> tokens = span.detach().to_vector();
-  for (double& z : tokens) z = std::min(z - 1 + ramp_, static_cast<double>(limit_));
+  for (double& z : tokens) z = std::min(z - 1 + ramp_, static_cast<double>(max_span_));
   return Tensor::from(span.shape(), tokens, Dtype::f64);
 }
 
-void Span::limit(AttentionOptions& options) const {
-  options.mask.window = learned() || !options.mask.attend_to_self ? limit_ + 1 : limit_;
+void Span::set_window_and_ramp(AttentionOptions& options) const {
+  options.mask.window = learned() || !options.mask.attend_to_self ? max_span_ + 1 : max_span_;
   options.ramp = ramp_;
 }
 
-int64_t Span::reach(const AttentionOptions& limited) const {
-  // Does not copy from a GPU: keys beyond the span but within its limit are kept, with weight 0.
-  if (kind_ != Kind::adaptive || fraction_.value.device() != Device::cpu) return limited.mask.window;
+int64_t Span::reach(const AttentionOptions& options) const {
+  // Does not copy from a GPU: keys beyond the span but within S are kept, with weight 0.
+  if (kind_ != Kind::adaptive || fraction_.value.device() != Device::cpu) return options.mask.window;
   // m > 0 at the distances x < R + z + 1
   double max_fraction = 0;
   for (const double fraction : fraction_.value.to_vector()) max_fraction = std::max(max_fraction, fraction);
-  const double visible = std::ceil(ramp_ + max_fraction * static_cast<double>(limit_) + 1);
-  return std::min(limited.mask.window, static_cast<int64_t>(visible));
+  const double visible = std::ceil(ramp_ + max_fraction * static_cast<double>(max_span_) + 1);
+  return std::min(options.mask.window, static_cast<int64_t>(visible));
 }
 
 void Span::visit(Visitor& v) {

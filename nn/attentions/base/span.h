@@ -1,4 +1,4 @@
-// Attention span of a head: a soft mask over the distance x between a query and a key.
+// The attention span of a head: a soft mask over the distance x, in tokens, from query to key.
 //   m(x) = clip((R + z + 1 - x) / R, 0, 1)
 // Sukhbaatar et al. 2019, arXiv:1905.07799. As in their code the ramp starts at distance 1, so at
 // z = 0 the R most recent tokens are visible, not R - 1. engine/attention_formula/problem.h has the
@@ -33,19 +33,19 @@ class Span final : public Module {
   bool learned() const { return kind_ != Kind::fixed; }
   // Adds the span of queries x (B, Tq, width), and the loss "span_penalty" if the pass requests it.
   void add_to(AttentionInputs& inputs, const Tensor& x, ForwardPass& pass);
-  void limit(AttentionOptions& options) const;  // window and ramp
+  void set_window_and_ramp(AttentionOptions& options) const;
   // Returns how far back heads attend, in tokens, ramp included: min(z + R, S) for `span` = z + 1,
   // the value of hook path.span; S for a fixed span.
   Tensor attended_tokens(const Tensor& span) const;
-  int64_t limit() const { return limit_; }
-  // Returns the number of distances, from 0, that are visible now; a cache may drop the rest.
-  int64_t reach(const AttentionOptions& limited) const;
+  int64_t max_span() const { return max_span_; }  // S, in tokens
+  // Returns how many distances, from 0, are visible now, given the window; a cache drops the rest.
+  int64_t reach(const AttentionOptions& options) const;
   Tensor forward(const Tensor& x, ForwardPass& pass) override;  // z + 1: (H) or (B, H, Tq)
   void visit(Visitor& v) override;
 
  private:
   enum class Kind { fixed, adaptive, dynamic } kind_;
-  int64_t limit_;
+  int64_t max_span_;
   double ramp_ = 0;
   Parameter fraction_;  // z' (H)
   std::unique_ptr<Linear> fraction_projection_;

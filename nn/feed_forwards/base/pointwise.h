@@ -1,4 +1,4 @@
-// Common code of the feed-forwards with a pointwise function.
+// The pointwise function of the feed-forwards dense, gated and memory, and their common code.
 #pragma once
 
 #include <concepts>

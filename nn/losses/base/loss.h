@@ -22,7 +22,7 @@ Registry<LossInfo>& losses();
 
 // Returns the mean over targets of ln sum_v exp(logits_v) - sum_v q_v logits_v, in nats, with
 // q_v = 1 - smoothing at the target plus smoothing / V everywhere. logits (..., V), targets (...)
-// i32. Rows with negative targets are excluded; without targets loss and gradient are 0.
+// i32. The mean leaves out rows with negative targets; without targets loss and gradient are 0.
 // Targets >= V throw, but give NaN on a device, which does not check them. The logits' buffer is
 // reused for their gradient if the caller does not own it; pass a temporary.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0);
@@ -32,7 +32,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 Tensor sigmoid_cross_entropy(const Tensor& logits, const Tensor& targets);
 
 // Returns limit times the mean of relative spans z' (any shape) of a layer, the cost of its spans.
-// Spans with `counted` = 0 (broadcast to their shape), such as padding, are excluded.
+// The mean leaves out spans with `counted` = 0 (broadcast to their shape), such as padding.
 Tensor span_penalty(const Tensor& spans, double limit, const Tensor& counted = {});
 
 // Returns the mean of |ln S| over rows with S > 0, else 0; S (any shape): attention row sums.
@@ -45,7 +45,7 @@ Tensor entropy_margin_loss(const Tensor& entropies, const Tensor& visible, doubl
 struct EntropyRegularizer {
   double tolerance = 0.2;  // m: no penalty within this fraction of the ceiling
   bool causal = true;      // row i attends to i keys, from 1; otherwise to T
-  Tensor visible = {};     // (B or 1, 1, T): visible keys per row, 0: row excluded; overrides `causal`
+  Tensor visible = {};     // (B or 1, 1, T): visible keys per row, 0: not in the means; overrides `causal`
 };
 // Returns the mean over heads of (E - theta E_max)^2 where |E - theta E_max| > m E_max. E, E_max:
 // means over rows of `entropies` (B, H, T) and of ln n, n visible keys; theta (H): `threshold`.

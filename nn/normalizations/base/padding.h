@@ -7,7 +7,7 @@
 
 namespace orrery::nn {
 
-struct RealTokens {  // passed to kernels
+struct RealTokens {  // predicate for kernels: true for tokens that are not padding
   const int32_t* lengths = nullptr;
   int64_t time = 1;
   HOST_DEVICE bool operator()(int64_t token) const { return !lengths || token % time < lengths[token / time]; }

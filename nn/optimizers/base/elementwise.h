@@ -71,8 +71,7 @@ class ElementwiseOptimizer final : public Optimizer {
   static constexpr const Info& info = Formula::info;
 
   ElementwiseOptimizer(const Spec& spec, FlatParameters& parameters) : Optimizer(parameters) {
-    Settings settings;
-    read_settings(spec, settings);
+    const auto settings = settings_from<Settings>(spec);
     set_lr_scales(spec.name, settings.lr_scales);
     formula_ = Formula(settings);
     for (Tensor& moment : moments_) moment = parameters.make_moments();

@@ -65,7 +65,7 @@ const bool family_of_optimizers = add_spec_family<optimizers>("optimizer");
 FlatParameters::FlatParameters(Module& module) {
   ensure_paths(module);
   std::vector<NamedParameter> all = parameters_of(module);
-  check(!all.empty(), "optimizer: the model has no parameters");
+  check(!all.empty(), "optimizer: the model has no parameters; its visit() must name at least one");
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return options_of(*a.parameter) < options_of(*b.parameter); });
   const Dtype dtype = all[0].parameter->value.dtype();
@@ -74,7 +74,7 @@ FlatParameters::FlatParameters(Module& module) {
   for (const NamedParameter& p : all) {
     const Tensor& value = p.parameter->value;
     check(value.dtype() == dtype && value.device() == device, "optimizer: ", p.path, " is ", name(value.dtype()),
-          " on ", value.device(), ", but the first parameter is ", name(dtype), " on ", device);
+          " on ", value.device(), ", another parameter is ", name(dtype), " on ", device, "; convert the whole model");
     const int64_t end = size + value.numel(), next = (end + alignment - 1) / alignment * alignment;
     segments_.push_back({p.path, p.parameter, size, end});
     const Parameter& like = *p.parameter;

@@ -41,9 +41,10 @@ class OnDevice {
  public:
   explicit OnDevice(Gapped<T>& host) : host_(host), device_(Device::cuda, host.data) {}
   using A = Arithmetic<T>;
-  Tokens<const A> in() { return {out().data, out().stride}; }
-  Tokens<A> out() {
-    return host_.out().data ? Tokens<A>{reinterpret_cast<A*>(device_.data() + host_.gap), host_.stride} : host_.out();
+  TensorView<const A> in() { return {out().data, out().stride}; }
+  TensorView<A> out() {
+    if (!host_.out().data) return {};
+    return {reinterpret_cast<A*>(device_.data() + host_.gap), host_.stride};
   }
   void fetch() {
     const Numbers all = device_.read();

@@ -173,7 +173,7 @@ TEST_CASE("products with an activation: unsupported forms of products have an er
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};
   const auto other_form = [&] { nn::Activation("relu").role<nn::EpilogueRole<float>>().multiply(p, 0, x.data()); };
-  expect_error(other_form).names("matmul").value("activation").offers("rows").offers("weight");
+  expect_error(other_form).names("matmul").value("activation").offers("one output").offers("the result");
 
   struct OfHost final : EpilogueFunction<float> {  // must not be ignored silently
     void row(int, int64_t, int64_t, int64_t, float*) const override {}

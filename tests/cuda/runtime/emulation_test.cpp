@@ -257,7 +257,10 @@ TEST_CASE("copies reject swapped host and device pointers, and ranges that leave
   void* const data = cuda::allocate(32);
   const std::string invalid = "cudaErrorInvalidValue";
   expect_gpu_error([&] { cuda::copy(host, true, host, false, 32); }).names("copy").value(invalid).names("runtime.cu:");
-  expect_gpu_error([&] { cuda::copy(data, false, host, false, 32); }).names("copy").value(invalid);
+  expect_gpu_error([&] { cuda::copy(data, false, host, false, 32); })
+      .names("copy")
+      .value(invalid)
+      .offers("--device=cpu");
   expect_gpu_error([&] { cuda::copy(data, true, host, false, 33); }).names("copy").value(invalid);
   expect_gpu_error([&] { cuda::zero(host, 32); }).names("zero").value(invalid);
   cuda::copy(host, false, data, true, 32);

@@ -89,8 +89,10 @@ std::vector<T> attention(int64_t stride) {
   for (T& x : numbers) x = static_cast<T>(static_cast<Arithmetic<T>>(x) / 4);
   const Rows<T> all(numbers, arrays * width, stride);
   DeviceArray<float> log_sum(Device::cuda, heads * tokens);
-  const auto array = [&](int64_t n) { return Tokens<float>{reinterpret_cast<float*>(all.data() + n * width), stride}; };
-  const auto input = [&](int64_t n) { return Tokens<const float>{array(n).data, stride}; };
+  const auto array = [&](int64_t n) -> TensorView<float> {
+    return {reinterpret_cast<float*>(all.data() + n * width), stride};
+  };
+  const auto input = [&](int64_t n) { return TensorView<const float>{array(n).data, stride}; };
   AttentionProblem<float> p;
   p.queries = p.keys = tokens, p.first = 0, p.batch = 1, p.query_heads = p.kv_heads = heads;
   p.head_size = p.value_size = size, p.is_bf16 = std::is_same_v<T, bf16>, p.scale = 0.125f;

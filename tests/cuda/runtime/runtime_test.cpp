@@ -167,7 +167,13 @@ TEST_CASE("a rejected launch is an error that names kernel, location and shape")
   const auto too_wide = [&] {
     cuda::launch({"write", dim3(3, 2), 2000}, write_kernel<float>, static_cast<float*>(data), 1.0f);
   };
-  expect_gpu_error(too_wide).names("write").value(invalid).names(location).value("3 x 2").value(2000);
+  expect_gpu_error(too_wide)
+      .names("write")
+      .value(invalid)
+      .names(location)
+      .value("3 x 2 blocks")
+      .value("2000 threads")
+      .offers("--device=cpu");
   {
     const CurrentOperation gelu("gelu");
     const auto in_operation = [&] {

@@ -211,7 +211,7 @@ TEST_CASE("attention: errors name options that do not fit together") {
   const auto both = [](int64_t distances) {
     return AttentionInputs{.relative_bias = Tensor::zeros({1, distances}), .span = Tensor::full({1}, 3)};
   };
-  error({.soft_cap = -1}, {}).names("attention").names("soft cap").value(-1).offers("positive").offers(0);
+  error({.soft_cap = -1}, {}).names("attention").names("soft_cap").value(-1).offers("positive").offers(0);
   error({}, span).names("attention").names("span").value("ramp").offers("tokens");
   error({.ramp = -2}, span).names("attention").names("ramp").value(-2).offers("positive");
   error({}, {.slot_value = Tensor::zeros({3, 1, 16})}).names("attention").names("slots").value("keys").offers("both");

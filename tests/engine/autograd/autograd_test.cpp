@@ -128,7 +128,7 @@ TEST_CASE("misuse has error messages") {
   kept.mutable_data<double>()[0] = 5;
   expect_error([&] { z.backward(); }).names("backward").names("multiply").value("(2)").offers("clone()");
   expect_error([&] { exp(x).backward(); }).names("backward").value("2 elements").offers("backward(y, dy)");
-  expect_error([&] { backward(exp(x), Tensor::zeros({3})); }).names("backward").value("(3)").value("(2)");
+  expect_error([&] { backward(exp(x), Tensor::zeros({3})); }).names("backward").value("(3)").offers("(2)");
   expect_error([&] { sum(x.detach()).backward(); }).names("backward").names("tensor").value("gradient");
   expect_error([&] { exp(x).set_requires_grad(); }).names("set_requires_grad").value("operation").offers("detach()");
 }

@@ -88,7 +88,7 @@ TEST_CASE("operands that do not fit the first one have error messages") {
   };
   rows_of(other, Tensor::zeros(Shape{2})).names("test").names("operand").value("(2, 4)").offers("2 x 3 elements");
   rows_of(x, one).names("test").names("numbers").value("(1)").offers("per row").offers(2);
-  rows_of(Tensor(), Tensor::zeros(Shape{2})).names("test").names("operand").value("undefined");
+  rows_of(Tensor(), Tensor::zeros(Shape{2})).names("test").names("operand").value("undefined").offers("give all");
   const auto sums = [&] { sum_elements("test", Square{}, out_sums<double>(other), row_of(x)); };
   expect_error(sums).names("test").names("result").value("(2, 4) on cpu").offers("numel 1 on cpu");
 }

@@ -135,7 +135,7 @@ TEST_CASE("a damaged file has an error message") {
   error("some text in another format").names("header").value(8675467939688574835);
   error(file_of(good, 8).substr(0, 20)).names("cut short").value(20).names("header").value(62).offers("copied");
   error(file_of(good, 5)).names("cut short").value(8).value(5).offers("copied");
-  damaged(good, 9).value(9).value(8);
+  damaged(good, 9).value(9).value(8).offers("download");
   const struct {
     std::string header;
     size_t bytes;
@@ -151,7 +151,7 @@ TEST_CASE("a damaged file has an error message") {
                  {"{\"a\nb\":{}}", 0, "control character", "byte 3"},
                  {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "whole number", "byte 29"}};
   for (const auto& [header, bytes, what, where] : headers)
-    damaged(header, bytes).names("header").names(what).value(where);
+    damaged(header, bytes).names("header").names(what).value(where).offers("download");
   damaged("{\"a", 0).names("header").names("ends").names("string");
   damaged(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8)
       .value("byte 29")

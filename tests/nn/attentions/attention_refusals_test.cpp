@@ -63,9 +63,10 @@ Spec meant(const std::string& text) {
   return preset.empty() ? spec : nn::expand_preset(preset, spec);
 }
 
-std::vector<std::string> without(const std::vector<std::string>& excluded) {
+// Returns the registered attentions except those in `left_out`.
+std::vector<std::string> without(const std::vector<std::string>& left_out) {
   std::vector<std::string> names = attentions().names();
-  std::erase_if(names, [&](const auto& name) { return std::count(excluded.begin(), excluded.end(), name) > 0; });
+  std::erase_if(names, [&](const auto& name) { return std::count(left_out.begin(), left_out.end(), name) > 0; });
   return names;
 }
 

@@ -15,8 +15,8 @@ using namespace orrery::testing;
 
 namespace {
 
-Tensor attend_heads(Sublayer& layer, const AttentionInputs& r, ForwardPass& pass) {
-  return dynamic_cast<AttentionLayer&>(layer).attend_heads(r, {}, pass);
+Tensor attend_heads(Sublayer& layer, const AttentionInputs& in, ForwardPass& pass) {
+  return dynamic_cast<AttentionLayer&>(layer).attend_heads(in, {}, pass);
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ TEST_CASE("slots count in L: in all of its meanings but fixed") {
       .query = random_tensor({1, 4, 1, 2}, 1), .key = random_tensor({1, 4, 1, 2}, 2), .value = {}};
   AttentionInputs with = without;
   with.slot_key = random_tensor({3, 1, 2}, 4);
-  const auto lengths = [](const char* rule, const AttentionInputs& r) {
-    const Tensor n = LengthScale("test", parse_spec(rule), true).length(r, {});
+  const auto lengths = [](const char* rule, const AttentionInputs& in) {
+    const Tensor n = LengthScale("test", parse_spec(rule), true).length(in, {});
     return broadcast_to(n, {1, 4, 1, 1}).to_vector();
   };
   for (const char* rule : {"keys_visible", "row_index"}) {

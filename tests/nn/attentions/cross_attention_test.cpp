@@ -110,8 +110,8 @@ TEST_CASE("rotary in cross attention rotates queries and encoder keys by their o
     return Tensor::from(t.shape(), numbers, Dtype::f64);
   };
   rotated.query = rotate_pairs(given.query), rotated.key = rotate_pairs(given.key);
-  const auto read = [&](Sublayer& of, const AttentionInputs& r, ForwardPass& pass) {
-    return dynamic_cast<AttentionLayer&>(of).attend_heads(r, x, pass);
+  const auto read = [&](Sublayer& of, const AttentionInputs& in, ForwardPass& pass) {
+    return dynamic_cast<AttentionLayer&>(of).attend_heads(in, x, pass);
   };
   const NoGrad guard;
   ForwardPass pass;

@@ -9,6 +9,7 @@
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "tests/support/golden_cases.h"
+#include "tests/support/parameters.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
@@ -16,6 +17,7 @@ using namespace orrery::nn;
 using orrery::testing::golden_cases;
 using orrery::testing::GoldenCase;
 using orrery::testing::largest_difference;
+using orrery::testing::parameter_at;
 
 namespace {
 
@@ -51,13 +53,6 @@ struct Made {
   std::unique_ptr<Sublayer> layer;
   std::map<std::string, Parameter*> parameters;  // by golden name
 };
-
-Parameter* parameter_at(Module& module, const std::string& path) {
-  for (const NamedParameter& p : parameters_of(module))
-    if (p.path == path) return p.parameter;
-  FAIL("no parameter '", path, "'");
-  return nullptr;
-}
 
 Made make(const GoldenCase& test, const Spec& spec, const AttentionLayerOptions& plain) {
   Made made;

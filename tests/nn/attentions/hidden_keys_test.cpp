@@ -157,11 +157,11 @@ void check_layers(bool simple) {
         if (!between) continue;  // gau has no attend_heads
         check_hidden(
             mask, spec.find("persistent") != std::string::npos, kv_heads,
-            [&](const AttentionInputs& r) {
+            [&](const AttentionInputs& in) {
               std::unique_ptr<ReferenceMode> guard;
               if (simple) guard = std::make_unique<ReferenceMode>();
               ForwardPass pass = pass_of(mask);
-              return between->attend_heads(r, random_tensor({1, keys, width}, 9), pass);
+              return between->attend_heads(in, random_tensor({1, keys, width}, 9), pass);
             },
             spec.find("qk_norm") != std::string::npos);
       }
@@ -205,8 +205,8 @@ TEST_CASE("gau: masked tokens have no influence on a query's output, NaN or not"
         CHECK(largest_difference(tokens(clean, 0, i, i + 1), tokens(dirty, 0, i, i + 1)) == 0);
     // the attention inside gau, with gradients
     const Activation square("relu_squared");
-    check_hidden(mask, false, 2, [&](const AttentionInputs& r) {
-      return attention(r,
+    check_hidden(mask, false, 2, [&](const AttentionInputs& in) {
+      return attention(in,
                        {.mask = {.causal = mask.causal,
                                  .attend_to_self = mask.attend_to_self,
                                  .lengths = pass.lengths,

@@ -10,21 +10,16 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/positions/base/position.h"
+#include "tests/support/parameters.h"
 #include "tests/support/random_tensors.h"
 
 using namespace orrery;
 using namespace orrery::nn;
 using orrery::testing::largest_difference;
+using orrery::testing::parameter_at;
 using orrery::testing::random_tensor;
 
 namespace {
-
-Parameter* parameter_at(Module& module, const std::string& path) {
-  for (const NamedParameter& p : parameters_of(module))
-    if (p.path == path) return p.parameter;
-  FAIL("no parameter '", path, "'");
-  return nullptr;
-}
 
 struct Layer final : Module {  // a relative position and an attention that uses it
   std::unique_ptr<Position> position;

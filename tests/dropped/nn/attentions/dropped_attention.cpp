@@ -25,11 +25,11 @@ class DroppedAttention final : public AttentionLayer {
       : AttentionLayer(info.name, settings_from<Settings>(spec).layer, options, {.span = false, .slots = false}) {}
 
  private:
-  Tensor attend(const AttentionInputs& r, const AttentionOptions& o, ForwardPass&) override {
-    return attention(r, o, softplus_).output;
+  Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
+    return attention(in, o, softplus_).output;
   }
-  Tensor weights(const AttentionInputs& r, const AttentionOptions& o) override {
-    return attention_weights(r, o, softplus_);
+  Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
+    return attention_weights(in, o, softplus_);
   }
 
   Activation softplus_{"softplus"};
