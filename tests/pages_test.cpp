@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using orrery::testing::lines_of;
 using orrery::testing::source_root;
-using orrery::testing::text_of;
+using orrery::testing::contents;
 using Strings = std::vector<std::string>;
 
 struct Page {
@@ -28,11 +28,11 @@ struct Page {
 
 const std::vector<Page>& pages() {
   static const std::vector<Page> all = [] {
-    std::vector<Page> found = {{"README.md", text_of(source_root / "README.md")}};
+    std::vector<Page> found = {{"README.md", contents(source_root / "README.md")}};
     for (const char* folder : {"cuda", "engine", "examples", "models", "nn", "tests"})
       for (const auto& entry : fs::recursive_directory_iterator(source_root / folder))
         if (entry.is_regular_file() && entry.path().extension() == ".md")
-          found.push_back({fs::relative(entry.path(), source_root).generic_string(), text_of(entry.path())});
+          found.push_back({fs::relative(entry.path(), source_root).generic_string(), contents(entry.path())});
     std::sort(found.begin(), found.end(), [](const Page& a, const Page& b) { return a.path < b.path; });
     return found;
   }();
@@ -97,7 +97,7 @@ Strings missing_targets(const Page& page) {
                                       : (fs::path(page.path).parent_path() / target.substr(0, mark)).lexically_normal();
       if (!fs::exists(source_root / file))
         missing.push_back(place + "the link's file does not exist: " + target);
-      else if (mark < target.size() && !has_heading(text_of(source_root / file), target.substr(mark + 1)))
+      else if (mark < target.size() && !has_heading(contents(source_root / file), target.substr(mark + 1)))
         missing.push_back(place + "the link's heading does not exist: " + target);
     }
     for (const std::string& named : all(line, path))
@@ -122,7 +122,7 @@ Strings outdated_copies(const Page& page, size_t& copies) {
     std::string row = line;
     for (size_t at; (at = row.find("](" + folder)) != std::string::npos;) row.erase(at + 2, folder.size());
     if (row.starts_with("| [")) row.erase(0, row.find("]("));
-    if (text_of(source_root / source).find(row + "\n") == std::string::npos)
+    if (contents(source_root / source).find(row + "\n") == std::string::npos)
       outdated.push_back(page.path + ": " + source + " has no such line: " + row);
   }
   return outdated;
@@ -170,7 +170,7 @@ TEST_CASE("pages: every picture has colors for a dark page") {
   size_t pictures = 0;
   for (const auto& entry : fs::recursive_directory_iterator(source_root / "examples")) {
     if (entry.path().extension() != ".svg") continue;
-    const std::string path = fs::relative(entry.path(), source_root).generic_string(), svg = text_of(entry.path());
+    const std::string path = fs::relative(entry.path(), source_root).generic_string(), svg = contents(entry.path());
     ++pictures;
     CHECK_MESSAGE(svg.find("@media (prefers-color-scheme: dark)") != std::string::npos, path);
   }

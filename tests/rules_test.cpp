@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using orrery::testing::lines_of;
-using orrery::testing::text_of;
+using orrery::testing::contents;
 using Strings = std::vector<std::string>;
 
 struct File {
@@ -42,7 +42,7 @@ const std::vector<Strings> layers{
     {"models"},
     {"examples"}};
 
-File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), text_of(path)}; }
+File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), contents(path)}; }
 
 const Files& tree() {
   static const Files files = [] {
