@@ -54,7 +54,7 @@ LoadedRun read_checkpoint(const std::string& command, const std::string& checkpo
   // A model trained on generated data has no tokenizer: its texts are token ids.
   const auto* const lm = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   if (lm && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
-    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", lm->vocabulary()}}.dump();
+    trained.tokenizer = models::json_text(models::Json{{"name", "numbers"}, {"size", lm->vocabulary()}});
   return trained;
 }
 

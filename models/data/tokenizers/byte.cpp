@@ -29,7 +29,7 @@ class ByteTokenizer final : public Tokenizer {
     }
     return text;
   }
-  std::string save() const override { return Json{{"name", name()}}.dump(); }
+  std::string save() const override { return json_text(Json{{"name", name()}}); }
 };
 
 REGISTER_TOKENIZER(byte, {.name = "byte",

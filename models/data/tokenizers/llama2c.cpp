@@ -66,7 +66,7 @@ std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const std::string model = base64(sentence_piece_model(pieces_in(path)));
   try {
-    return restore_tokenizer(Json{{"name", "sentence_piece"}, {"model", model}}.dump());
+    return restore_tokenizer(json_text(Json{{"name", "sentence_piece"}, {"model", model}}));
   } catch (const Error& error) {
     fail("tokenizer: ", path,
          " is damaged, or not a tokenizer of llama2.c: its pieces do not form a SentencePiece model (", error.what(),

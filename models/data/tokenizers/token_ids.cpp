@@ -43,7 +43,7 @@ class TokenIdsTokenizer final : public Tokenizer {
     return text;
   }
   bool decodes_exactly(std::span<const int32_t>) const override { return false; }  // a number is not characters
-  std::string save() const override { return Json{{"name", stored_name}, {"size", size_}}.dump(); }
+  std::string save() const override { return json_text(Json{{"name", stored_name}, {"size", size_}}); }
 
  private:
   int64_t size_;
