@@ -140,7 +140,7 @@ class BytePairs final : public Tokenizer {
     BytePairVocabulary::each_kind(vocabulary_, [&](const char* key, const std::vector<int32_t>& numbers) {
       if (!numbers.empty()) saved[key] = numbers;
     });
-    return saved.dump();
+    return json_text(saved);
   }
 
  private:

@@ -290,7 +290,7 @@ std::string listed(const std::vector<std::string>& classes) {
 std::string save_classes(const std::vector<std::string>& classes) {
   Json names = Json::array();
   for (const std::string& name : classes) names.push_back(name);
-  return Json{{"classes", names}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return shown_json(Json{{"classes", names}});
 }
 
 std::vector<std::string> restore_classes(const std::string& json) {

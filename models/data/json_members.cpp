@@ -20,9 +20,7 @@ void must_be(const SortedJson& object, const char* key, std::initializer_list<So
              const std::string& what) {
   const SortedJson& value = item(object, key);
   if (value.is_null() || std::find(harmless.begin(), harmless.end(), value) != harmless.end()) return;
-  throw TokenizerNotSupported(
-      text(what, ": \"", key, "\": ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 100),
-           " is not supported"));
+  throw TokenizerNotSupported(text(what, ": \"", key, "\": ", shown_json(value).substr(0, 100), " is not supported"));
 }
 
 SortedJson object_in(const std::string& folder, const char* name, std::string& path) {

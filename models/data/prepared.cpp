@@ -140,7 +140,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
     const std::string file = target_of_link(whole ? found_file(path, train_name) : path);
     return file.empty() ? nullptr : tokenizer_of_prepared(file);
   }
-  return whole || listed_name(path, folder) ? restore_tokenizer(read_description(folder)["tokenizer"].dump()) : nullptr;
+  return whole || listed_name(path, folder) ? restore_tokenizer(json_text(read_description(folder)["tokenizer"]))
+                                            : nullptr;
 }
 
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
@@ -269,13 +270,13 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   if (apart > 0 && own) describe(validation_name, validation, held_out.fingerprints().text, 0, apart);
   if (apart > 0 && !own) describe(validation_name, validation, of_input, trained, trained + apart);
   const SortedJson description = {{"format", format},
-                                  {"tokenizer", SortedJson::parse(tokenizer->save())},
+                                  {"tokenizer", parse_own_json<SortedJson>(tokenizer->save())},
                                   {"vocabulary", vocabulary},
                                   {"source", p.input},
                                   {"files", files}};
   // train.bin makes it a prepared folder, so it is written last.
   if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
-  write_file_atomically(p.out + description_name, description.dump(1) + "\n");
+  write_file_atomically(p.out + description_name, json_text(description, 1) + "\n");
   write_token_file(p.out + train_name, train, vocabulary);
   return {train.size(), validation.size(), vocabulary, tokenizer->notes()};
 }

@@ -191,7 +191,7 @@ class OverriddenTokenizer final : public Tokenizer {
     if (overrides_.ends) saved[ends_key] = *overrides_.ends;
     if (overrides_.vocabulary) saved[vocabulary_key] = *overrides_.vocabulary;
     saved.update(take_overrides(saved));  // in a fixed order: the inner tokenizer may have some of them
-    return saved.dump();
+    return json_text(saved);
   }
   // A token beyond the model's vocabulary neither begins nor ends a text.
   std::optional<int32_t> begin() const override { return known(overrides_.begin ? overrides_.begin : inner_->begin()); }
@@ -228,8 +228,7 @@ class OverriddenTokenizer final : public Tokenizer {
 
 int32_t saved_token(const Json& number, const char* key) {
   check(number.is_number_unsigned() && number.get<uint64_t>() <= std::numeric_limits<int32_t>::max(),
-        unreadable_tokenizer, ": '", key, "' is ", number.dump(-1, ' ', false, Json::error_handler_t::replace),
-        "; it must be a token id");
+        unreadable_tokenizer, ": '", key, "' is ", shown_json(number), "; it must be a token id");
   return number.get<int32_t>();
 }
 
@@ -349,7 +348,7 @@ Fingerprint fingerprint_of(const Tokenizer& tokenizer) {
   const Json whole = parse_json(saved, unreadable_tokenizer);
   Json encoding = whole;
   erase_ordinary(encoding);
-  return fingerprint_of_saved(encoding == whole ? saved : encoding.dump());
+  return fingerprint_of_saved(encoding == whole ? saved : json_text(encoding));
 }
 
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {

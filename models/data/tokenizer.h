@@ -89,6 +89,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
 // Returns the tokenizer that Tokenizer::save wrote. Throws Error if the JSON is not such a text.
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
+std::string saved_token_ids(int64_t vocabulary);        // the tokenizer token_ids, as Tokenizer::save returns it
 bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path
 // Returns the fingerprint of save(), without members that change no tokens and are new.
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);

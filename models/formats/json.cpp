@@ -129,10 +129,33 @@ SortedJson parse_large_json(std::string_view text, std::string_view what) {
   return parse<SortedJson>(text, what);
 }
 
+template <class Parsed>
+Parsed parse_own_json(std::string_view text) {
+  return Parsed::parse(text);
+}
+template <class Parsed>
+Parsed own_json_or_null(std::string_view text) {
+  Parsed parsed = Parsed::parse(text, nullptr, false);
+  return parsed.is_discarded() ? Parsed() : parsed;
+}
+template Json parse_own_json(std::string_view text);
+template SortedJson parse_own_json(std::string_view text);
+template Json own_json_or_null(std::string_view text);
+template SortedJson own_json_or_null(std::string_view text);
+
+std::string json_text(const Json& value, int indent) { return value.dump(indent); }
+std::string json_text(const SortedJson& value, int indent) { return value.dump(indent); }
+std::string shown_json(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+std::string shown_json(const SortedJson& value, int indent) {
+  return value.dump(indent, ' ', false, SortedJson::error_handler_t::replace);
+}
+
 namespace {
 constexpr const char* seal_key = "sha256";
 std::string seal_of_json(const Json& object) {
-  const std::string all = object.dump();
+  const std::string all = json_text(object);
   return sha256(std::as_bytes(std::span(all)));
 }
 }  // namespace

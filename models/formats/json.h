@@ -28,6 +28,21 @@ Json parse_json(std::string_view text, std::string_view what);
 using SortedJson = nlohmann::json;
 SortedJson parse_large_json(std::string_view text, std::string_view what);
 
+// Parses JSON that orrery wrote, without limits. The first throws for other text, the second returns
+// null.
+template <class Parsed = Json>
+Parsed parse_own_json(std::string_view text);
+template <class Parsed = Json>
+Parsed own_json_or_null(std::string_view text);
+
+// Returns a value as text, in one line if `indent` is -1. Bytes that are not UTF-8 throw in
+// json_text and become U+FFFD in shown_json. Other files use these instead of dump and parse, which
+// take a second each to compile.
+std::string json_text(const Json& value, int indent = -1);
+std::string json_text(const SortedJson& value, int indent = -1);
+std::string shown_json(const Json& value, int indent = -1);
+std::string shown_json(const SortedJson& value, int indent = -1);
+
 // Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
 // Removes the seal; throws Error, "WHAT: its content does not match ...", if it does not match.

@@ -51,10 +51,10 @@ double base_of(const HuggingFaceConfig& config) {
     if (rope->empty()) continue;
     for (const char* type : {"rope_type", "type"})
       check(!rope->contains(type) || (*rope)[type].is_null() || (*rope)[type] == "default", config.path(), ": '", key,
-            ".", type, "': ", rope->value(type, Json()).dump(),
+            ".", type, "': ", json_text(rope->value(type, Json())),
             " is not supported; it must be \"default\" (rotary positions without scaling)");
     check(!rope->contains("partial_rotary_factor") || (*rope)["partial_rotary_factor"] == 1, config.path(), ": '", key,
-          ".partial_rotary_factor': ", rope->value("partial_rotary_factor", Json()).dump(),
+          ".partial_rotary_factor': ", json_text(rope->value("partial_rotary_factor", Json())),
           " is not supported; it must be 1");
     if (rope->contains("rope_theta")) return number_member(*rope, "rope_theta", config.path());
     break;

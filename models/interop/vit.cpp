@@ -83,7 +83,7 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
     const Json& name = member(*names, std::to_string(i), config.path() + ": 'id2label'");
     check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of class ", i,
           " must be text in quotes");
-    classes[static_cast<size_t>(i)] = name.is_string() ? name.get<std::string>() : name.dump();
+    classes[static_cast<size_t>(i)] = name.is_string() ? name.get<std::string>() : json_text(name);
   }
   return classes;
 }
@@ -129,7 +129,7 @@ void note_other_steps(const HuggingFaceConfig& pixels, int64_t image_size, Impor
                                            : shortest,
              crop = crops ? side(pixels.find("crop_size"), "height") : Json();
   const bool same = resizes && shortest == image_size && (!crops || crop == image_size);
-  const auto sized = [](const char* to, const Json& n) { return n.is_null() ? "" : to + n.dump() + " pixels"; };
+  const auto sized = [](const char* to, const Json& n) { return n.is_null() ? "" : to + json_text(n) + " pixels"; };
   if (!same)
     note("transformers ",
          !resizes             ? "does not resize images"
@@ -279,7 +279,7 @@ void write(const ExportedModel& what, const std::string& folder) {
                        {"do_normalize", true},
                        {"image_mean", for_channels("pixel_mean")},
                        {"image_std", for_channels("pixel_std")}};
-  write_file_atomically(folder + "/" + pixels_file, pixels.dump(2) + "\n");
+  write_file_atomically(folder + "/" + pixels_file, json_text(pixels, 2) + "\n");
   write_hugging_face(folder, config, source_tensors(mappings_of(s, d_ff), what.model));
 }
 

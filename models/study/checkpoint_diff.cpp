@@ -64,7 +64,7 @@ std::string tensors_difference(const std::string& first, const std::string& seco
 
 std::string json_difference(const Json& a, const Json& b, const std::string& path) {
   if (a == b) return "";
-  if (!a.is_object() || !b.is_object()) return both(path, a.dump(), b.dump());
+  if (!a.is_object() || !b.is_object()) return both(path, json_text(a), json_text(b));
   for (const auto& [key, value] : a.items()) {
     const std::string inner = path.empty() ? key : path + "." + key;
     if (!b.contains(key)) return inner + " is only in the first";

@@ -162,7 +162,7 @@ void record_use(const std::string& pool, const std::string& folder, const std::s
   const std::string path = folder_of_uses(pool) + "/" + sha256(std::as_bytes(std::span(user))).substr(0, 16) + ".json";
   Json json = {{"folder", user}, {"runs", runs}};
   if (const auto earlier = earlier_runs(path, folder, runs); !earlier.empty()) json[earlier_key] = earlier;
-  write_file_atomically(path, json.dump(1) + "\n");
+  write_file_atomically(path, json_text(json, 1) + "\n");
 }
 
 bool remove_from_pool(const std::string& pool, const std::string& id, RunUse max_use) {

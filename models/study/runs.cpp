@@ -287,7 +287,7 @@ void write_outcome(const std::string& path, const Outcome& o) {
   if (!o.why.empty()) json["why"] = o.why;
   json["metrics"] = o.metrics;
   add_seal(json);
-  write_file_atomically(path, json.dump(1) + "\n");
+  write_file_atomically(path, json_text(json, 1) + "\n");
 }
 
 std::optional<Outcome> read_outcome(const std::string& path) {

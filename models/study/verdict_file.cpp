@@ -122,7 +122,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
     json["at_common_rate"] = {{"verdict", name(v.at_shared_lr->verdict)},
                               {"comparisons", comparisons_of(*v.at_shared_lr)}};
   json["missing"] = v.missing;
-  write_output("study", path, verdict_kind(), json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_output("study", path, verdict_kind(), shown_json(json, 1) + "\n");
 }
 
 StudyVerdict read_verdict(const std::string& path) {

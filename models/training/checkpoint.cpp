@@ -126,17 +126,17 @@ std::string json_of(const CheckpointState& state) {
     Json& extra_inputs = json[extra_inputs_key] = Json::object();
     for (const auto& [key, data] : state.extra_inputs) extra_inputs[key] = as_json(data);
   }
-  json["tokenizer"] = Json::parse(state.tokenizer);
+  json["tokenizer"] = parse_own_json(state.tokenizer);
   Json& settings = json["settings"] = Json::object();
   for (const auto& [key, value] : state.settings) settings[key] = value;
   add_seal(json);
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 int64_t step_in(const Json& json, const std::string& what) {
   const Json& step = member(json, "step", what);
   const bool whole = step.is_number_integer() && !(step.is_number_unsigned() && step.get<uint64_t>() > max_step);
-  check(whole && step.get<int64_t>() >= 0 && step.get<int64_t>() <= max_step, what, ": its step is ", step.dump(),
+  check(whole && step.get<int64_t>() >= 0 && step.get<int64_t>() <= max_step, what, ": its step is ", json_text(step),
         "; it must be a whole number of at least 0 and at most ", max_step);
   return step.get<int64_t>();
 }
@@ -171,7 +171,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   if (json.contains("data_since")) state.data_since = whole_number_member(json, "data_since", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
-  state.tokenizer = member(json, "tokenizer", what).dump();
+  state.tokenizer = json_text(member(json, "tokenizer", what));
   const Json& settings = member(json, "settings", what);
   check(settings.is_object(), what, ": 'settings' must be an object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));

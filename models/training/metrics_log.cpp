@@ -6,6 +6,7 @@
 
 #include "engine/system/files.h"
 #include "engine/types/check.h"
+#include "models/formats/json.h"
 #include "models/training/log_rows.h"
 
 namespace orrery::models {
@@ -13,7 +14,7 @@ namespace {
 
 // Returns the step of a row; nothing if the line is not a row.
 std::optional<int64_t> step_of(std::string_view line) {
-  const auto row = nlohmann::json::parse(line, nullptr, false);
+  const auto row = own_json_or_null<SortedJson>(line);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return {};
   return row["step"].get<int64_t>();
 }
@@ -62,9 +63,9 @@ std::vector<std::string> MetricsLog::warnings() const {
 }
 
 void MetricsLog::write(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
-  nlohmann::ordered_json row = {{"step", step}};
+  Json row = {{"step", step}};
   for (const auto& [name, value] : values) row[name] = value;
-  log_->write(row.dump() + "\n");
+  log_->write(json_text(row) + "\n");
 }
 
 // Other programs write a metrics.jsonl with steps too: a row of orrery has `step` first, then
@@ -74,8 +75,8 @@ bool is_metrics_file(const std::string& path) {
   LineReader lines(log, std::min<uint64_t>(log.size(), max_row_bytes), path);
   std::string_view line;
   if (!lines.next(line)) return std::string_view("{\"step\":").starts_with(lines.rest().substr(0, 8));
-  const auto row = nlohmann::ordered_json::parse(line, nullptr, false);
-  return step_of(line) && row.begin().key() == "step" && row.dump() == line &&
+  const auto row = own_json_or_null(line);
+  return step_of(line) && row.begin().key() == "step" && json_text(row) == line &&
          std::all_of(row.begin(), row.end(), [](const auto& value) { return value.is_number() || value.is_null(); });
 }
 

@@ -48,7 +48,7 @@ Shape shape_in(const Json& json, const std::string& what) {
   Shape shape;
   for (const Json& size : sizes) {
     const bool whole = size.is_number_integer() && size <= max_elements && size >= 0;
-    check(whole, what, ": 'shape' has ", size.dump(), "; a size must be a whole number of at least 0 and at most ",
+    check(whole, what, ": 'shape' has ", json_text(size), "; a size must be a whole number of at least 0 and at most ",
           max_elements);
     shape.append(size.get<int64_t>());
   }
@@ -109,7 +109,7 @@ void write_report(const std::string& folder, const NonFiniteReport& report) {
                      {"read", json_of(call.inputs)},  {"made", json_of(call.outputs)},
                      {"found", call.first_non_finite}};
   write_output("train", folder + "/" + report_name,
-               marked_kind("a file of --nan_guard=yes", "{\n  \"format\": \"orrery "), json.dump(2) + "\n");
+               marked_kind("a file of --nan_guard=yes", "{\n  \"format\": \"orrery "), json_text(json, 2) + "\n");
 }
 
 NonFiniteReport read_report(const std::string& folder) {

@@ -43,7 +43,7 @@ void write_propagation(const std::string& file, const SignalPropagation& propaga
                       {"formula", r.formula},
                       {"v", finite(r.v)}});
   const Json json = {{"format", format_name}, {"version", build().version}, {"values", values}, {"ratios", ratios}};
-  write_file_atomically(file, json.dump(2) + "\n");
+  write_file_atomically(file, json_text(json, 2) + "\n");
 }
 
 SignalPropagation read_propagation(const std::string& file) {

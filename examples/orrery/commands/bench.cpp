@@ -14,6 +14,7 @@
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
+#include "models/formats/json.h"
 
 namespace orrery::program {
 namespace {
@@ -73,17 +74,17 @@ const Group& group_at(const std::string& name) {
 double rounded(double x) { return std::round(x * 1e3) / 1e3; }
 
 std::string json_line(const BenchCase& c, const BenchResult& result, const BenchSettings& s) {
-  nlohmann::ordered_json line = {{"case", c.name},
-                                 {"backend", "orrery-" + build().version},
-                                 {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
-                                 {"device", s.device},
-                                 {"threads", thread_count()},
-                                 {"ms", rounded(result.time.best * 1e3)},
-                                 {"ms_median", rounded(result.time.median * 1e3)},
-                                 {"rate", rounded(c.work / result.time.best)},
-                                 {"unit", c.unit}};
-  for (const auto& [key, value] : result.extra) line[key] = nlohmann::ordered_json::parse(value);
-  return line.dump();
+  models::Json line = {{"case", c.name},
+                       {"backend", "orrery-" + build().version},
+                       {"dtype", s.dtype() == Dtype::bf16 ? "bf16" : "f32-" + s.precision},
+                       {"device", s.device},
+                       {"threads", thread_count()},
+                       {"ms", rounded(result.time.best * 1e3)},
+                       {"ms_median", rounded(result.time.median * 1e3)},
+                       {"rate", rounded(c.work / result.time.best)},
+                       {"unit", c.unit}};
+  for (const auto& [key, value] : result.extra) line[key] = models::parse_own_json(value);
+  return models::json_text(line);
 }
 
 std::string readable_line(const BenchCase& c, const BenchResult& result) {

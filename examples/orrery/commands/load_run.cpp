@@ -1,14 +1,11 @@
 #include "examples/orrery/commands/load_run.h"
 
-#include <nlohmann/json.hpp>
-
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "models/catalogue/plugins.h"
 #include "models/data/tokenizer.h"
-#include "models/formats/json.h"
 #include "models/language_model.h"
 #include "models/study/run_contents.h"
 #include "models/training/memory_plan.h"
@@ -53,8 +50,7 @@ LoadedRun read_checkpoint(const std::string& command, const std::string& checkpo
   models::load_weights(checkpoint, *trained.model);
   // A model trained on generated data has no tokenizer: its texts are token ids.
   const auto* const lm = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  if (lm && models::parse_json(trained.tokenizer, models::unreadable_tokenizer) == models::Json::object())
-    trained.tokenizer = models::Json{{"name", "numbers"}, {"size", lm->vocabulary()}}.dump();
+  if (lm && trained.tokenizer == "{}") trained.tokenizer = models::saved_token_ids(lm->vocabulary());
   return trained;
 }
 

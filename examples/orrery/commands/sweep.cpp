@@ -325,8 +325,7 @@ void write_sweep_file(const Sweep& sweep, Arguments arguments, const std::string
   models::Json json = {
       {"metric", sweep.settings.metric}, {"runs", sweep.settings.runs}, {"command", models::command_line(arguments)}};
   if (!note.empty()) json["note"] = note;
-  sweep_outputs().write(sweep.settings.out, "sweep.json",
-                        json.dump(1, ' ', false, models::Json::error_handler_t::replace) + "\n");
+  sweep_outputs().write(sweep.settings.out, "sweep.json", models::shown_json(json, 1) + "\n");
 }
 
 }  // namespace

@@ -24,8 +24,7 @@ using models::Json;
 // Escapes "<", because "</script>" in a text would end the element with the data.
 std::string embedded(const Json& report) {
   std::string all;
-  for (const char c : report.dump(-1, ' ', false, models::Json::error_handler_t::replace))
-    all += c == '<' ? "\\u003c" : std::string(1, c);
+  for (const char c : models::shown_json(report)) all += c == '<' ? "\\u003c" : std::string(1, c);
   return all;
 }
 

@@ -33,7 +33,7 @@ void JsonOutput::restore() {
 
 // Replaces bytes that are not UTF-8, as in names of files, because JSON cannot hold them.
 void JsonOutput::print(const Json& value) {
-  const std::string all = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string all = models::shown_json(value);
   restore();
   std::cout << all << std::endl;
 }

@@ -1,9 +1,7 @@
 // Tokenizer of the 256 bytes.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/data/tokenizer.h"
-#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {
@@ -29,7 +27,7 @@ class ByteTokenizer final : public Tokenizer {
     }
     return text;
   }
-  std::string save() const override { return Json{{"name", name()}}.dump(); }
+  std::string save() const override { return R"({"name":"byte"})"; }
 };
 
 REGISTER_TOKENIZER(byte, {.name = "byte",

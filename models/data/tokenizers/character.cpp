@@ -53,7 +53,7 @@ class CharacterTokenizer final : public Tokenizer {
   std::string save() const override {
     std::string characters;
     for (const char32_t point : points_) characters += utf8(point);
-    return Json{{"name", name()}, {"characters", characters}}.dump();
+    return json_text(Json{{"name", name()}, {"characters", characters}});
   }
 
  private:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
 #include "engine/types/check.h"
@@ -13,7 +12,6 @@
 #include "models/data/tokenizer.h"
 #include "models/formats/base64.h"
 #include "models/formats/gzip.h"
-#include "models/formats/json.h"
 
 namespace orrery::models {
 namespace {
@@ -66,7 +64,7 @@ std::vector<SentencePieceEntry> pieces_in(const std::string& path) {
 std::unique_ptr<Tokenizer> read(const std::string& path) {
   const std::string model = base64(sentence_piece_model(pieces_in(path)));
   try {
-    return restore_tokenizer(Json{{"name", "sentence_piece"}, {"model", model}}.dump());
+    return restore_tokenizer(text(R"({"name":"sentence_piece","model":")", model, R"("})"));
   } catch (const Error& error) {
     fail("tokenizer: ", path,
          " is damaged, or not a tokenizer of llama2.c: its pieces do not form a SentencePiece model (", error.what(),

@@ -140,7 +140,7 @@ class SentencePiece final : public Tokenizer {
       if (!each.special) added["ordinary"] = true;
       saved["added"].push_back(std::move(added));
     }
-    return saved.dump();
+    return json_text(saved);
   }
   std::optional<int32_t> begin() const override { return token(processor_->bos_id()); }
   std::optional<int32_t> end() const override { return token(processor_->eos_id()); }

@@ -43,7 +43,7 @@ class TokenIdsTokenizer final : public Tokenizer {
     return text;
   }
   bool decodes_exactly(std::span<const int32_t>) const override { return false; }  // a number is not characters
-  std::string save() const override { return Json{{"name", stored_name}, {"size", size_}}.dump(); }
+  std::string save() const override { return saved_token_ids(size_); }
 
  private:
   int64_t size_;
@@ -60,4 +60,9 @@ REGISTER_TOKENIZER(token_ids,
                    {stored_name});
 
 }  // namespace
+
+std::string saved_token_ids(int64_t vocabulary) {
+  return text(R"({"name":")", stored_name, R"(","size":)", vocabulary, "}");
+}
+
 }  // namespace orrery::models

@@ -56,7 +56,7 @@ void add_marks(const std::string& folder, Json& config, const Tokenizer& tokeniz
     return;
   }
   const Json generation = {{"bos_token_id", config["bos_token_id"]}, {"eos_token_id", all}};
-  write_file_atomically(folder + "/generation_config.json", generation.dump(2) + "\n");
+  write_file_atomically(folder + "/generation_config.json", json_text(generation, 2) + "\n");
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
 void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Json> harmless) const {
   const Json* const found = find(key);
   std::string allowed;
-  for (const Json& each : harmless) allowed += each.dump() + " or ";
+  for (const Json& each : harmless) allowed += json_text(each) + " or ";
   check(!found || std::find(harmless.begin(), harmless.end(), *found) != harmless.end(), path_, ": '", key,
         "': ", found ? shortened(*found) : "", " is not supported; it must be ", allowed, "absent");
 }
@@ -148,9 +148,7 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   fail(path_, ": '", key, "': \"", name, "\" is not supported; supported activations: ", join(all));
 }
 
-std::string shortened(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
-}
+std::string shortened(const Json& value) { return shown_json(value).substr(0, 100); }
 
 bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {
@@ -215,7 +213,7 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
   config["torch_dtype"] = "float32";  // transformers 4
   config["orrery_version"] = build().version;
   write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
-  write_file_atomically(folder + "/" + config_name, config.dump(2) + "\n");
+  write_file_atomically(folder + "/" + config_name, json_text(config, 2) + "\n");
 }
 
 std::string source_activation(std::string_view format, const Spec& activation, const TrainSettings& run) {

@@ -20,10 +20,10 @@ namespace {
 constexpr std::string_view what = "export: the tokenizer";
 
 void write_json(const std::string& folder, const char* name, const Json& json) {
-  write_file_atomically(folder + "/" + name, json.dump(2) + "\n");
+  write_file_atomically(folder + "/" + name, json_text(json, 2) + "\n");
 }
 void write_json(const std::string& folder, const char* name, const SortedJson& json) {
-  write_file_atomically(folder + "/" + name, json.dump() + "\n");
+  write_file_atomically(folder + "/" + name, json_text(json) + "\n");
 }
 
 // Adds the names of the tokens that begin and end a text, if there are any.
@@ -289,7 +289,7 @@ void write_sentence_piece(const std::string& folder, const Json& saved, const To
 
 bool write_tokenizer_files(const std::string& folder, const Json& saved) {
   const std::string name = text_member(saved, "name", what);
-  const auto restored = restore_tokenizer(saved.dump());
+  const auto restored = restore_tokenizer(json_text(saved));
   if (name == "byte_pair") write_byte_pairs(folder, saved, *restored);
   if (name == "sentence_piece") write_sentence_piece(folder, saved, *restored);
   if (name == "byte") write_bytes(folder, *restored);

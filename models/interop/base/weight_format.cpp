@@ -212,7 +212,7 @@ FoundTokenizer tokenizer_for(const ImportedModel& from, const std::string& reque
   else if (!from.tokenizer_path.empty())
     notes = {"tokenizer: " + from.tokenizer_path +
              " has no supported tokenizer; texts are token ids unless --tokenizer=PATH gives one"};
-  return {restore_tokenizer(Json{{"name", "numbers"}, {"size", vocabulary}}.dump()), "token_ids", notes};
+  return {restore_tokenizer(saved_token_ids(vocabulary)), "token_ids", notes};
 }
 
 // Returns true if the tokenizer's own files name the token between documents, and the model has it.
