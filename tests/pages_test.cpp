@@ -93,11 +93,11 @@ Strings missing_targets(const Page& page) {
     for (const std::string& target : all(std::regex_replace(line, code, ""), link)) {
       if (target.starts_with("http://") || target.starts_with("https://")) continue;
       const size_t mark = std::min(target.find('#'), target.size());
-      const fs::path file = mark == 0 ? fs::path(page.path)
-                                      : (fs::path(page.path).parent_path() / target.substr(0, mark)).lexically_normal();
-      if (!fs::exists(source_root / file))
+      const fs::path file =
+          source_root / (fs::path(page.path).parent_path() / target.substr(0, mark)).lexically_normal();
+      if (mark > 0 && !fs::exists(file))
         missing.push_back(place + "the link's file does not exist: " + target);
-      else if (mark < target.size() && !has_heading(contents(source_root / file), target.substr(mark + 1)))
+      else if (mark < target.size() && !has_heading(mark > 0 ? contents(file) : page.text, target.substr(mark + 1)))
         missing.push_back(place + "the link's heading does not exist: " + target);
     }
     for (const std::string& named : all(line, path))

@@ -47,7 +47,8 @@ std::string as_toml(const std::string& value) {
 }
 
 std::string as_key(const std::string& key) {
-  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
+  const auto is_plain = [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; };
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), is_plain);
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 

@@ -112,8 +112,8 @@ std::string difference_of_data(const TrainSettings& now, const TrainSettings& th
                               const std::string& key) {
     if (its.sha256.empty() || its == found) return std::string();
     return text("train: ", key, "=", ours, " (", found.bytes, " bytes, SHA-256 ", found.sha256.substr(0, 12),
-                "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=", setting_of(then, key),
-                " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
+                "...) differs from the ", task.kind(), " of the run in ", now.out, ", ", key, "=",
+                setting_of(then, key), " (", its.bytes, " bytes, SHA-256 ", its.sha256.substr(0, 12),
                 "...); resume it with that, or add --allow_new_text=yes to continue with this");
   };
   std::string differs = difference(task.fingerprint(), before.text, task.data(), "data");
