@@ -1,7 +1,7 @@
 // Relative-position terms of the scores of a tile, and their gradients:
 //
-//   t_ij += b|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
-//   db|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
+//   t_ij += b_|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
+//   db_|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
 //
 // A tile of n keys and w lanes has n + w - 1 distances, one for each diagonal. For p, a band
 // (distances, lanes) holds <q_i, p_|x|> once for each distance and query that meet. `skew` shifts
