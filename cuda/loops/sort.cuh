@@ -18,9 +18,9 @@ inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_digit
 inline constexpr int sort_rounds = 8, sort_tile = loop_threads * sort_rounds;
 
 struct SortPass {
-  const int32_t *key, *index;  // null: pair i has index i
-  int32_t n, limit;
-  int shift;
+  const int32_t *key, *index;  // index null: pair i has index i
+  int32_t n, limit;            // keys outside 0 to limit - 1 become `limit` and come last
+  int shift;                   // of the key: bits below this pass's digit
 
   __device__ int32_t key_at(int64_t i) const {
     return static_cast<uint32_t>(key[i]) < static_cast<uint32_t>(limit) ? key[i] : limit;
