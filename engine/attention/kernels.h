@@ -211,7 +211,7 @@ Sum<N> scale_of_products(const QueryBlock<N>& block) {
 template <class N, class A = Sum<N>>
 void load_log_sums(const QueryBlock<N>& block, A* log_sums) {
   const A* const saved = block.p.log_sum + block.row_index();
-  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(saved[i]) : infinity<A>;
+  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? log_sum_or_infinity(saved[i]) : infinity<A>;
 }
 
 }  // namespace

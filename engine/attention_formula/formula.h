@@ -157,7 +157,7 @@ HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
 }
 // Returns L, or infinity if nothing is visible, so that every weight is 0.
 template <class A>
-HOST_DEVICE A usable_log_sum(A log_sum) {
+HOST_DEVICE A log_sum_or_infinity(A log_sum) {
   return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
 }
 // Return w and ds, each 0 where its first factor is 0, even if the other is NaN; `gradient`: g - c.
@@ -202,8 +202,8 @@ struct OnlineSoftmax {
 // Sums over the weights of a row: w, p = max(w, 0) and p ln p; the number of visible keys, the
 // number of zeros among them, and the largest weight.
 template <class V>
-struct RowCounts {
-  V sum = {}, positive = {}, logarithms = {}, visible = {}, zeros = {};
+struct RowSums {
+  V sum = {}, positive = {}, p_log_p = {}, visible = {}, zeros = {};
   V largest = V{} - std::numeric_limits<Lane<V>>::infinity();
 
   template <class Log>
@@ -212,17 +212,17 @@ struct RowCounts {
     sum += w, visible += is_visible;
     zeros += w == A(0) ? is_visible : V{};
     positive += w > A(0) ? w : V{};
-    logarithms += w > A(0) ? w * log(w) : V{};
+    p_log_p += w > A(0) ? w * log(w) : V{};
     largest = ((w > largest) & (is_visible > A(0))) ? w : largest;
   }
 };
 // Writes a row's statistics: H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P
 template <class A, class Log>
-HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, const RowCounts<A>& row, const Log& log) {
+HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, const RowSums<A>& row, const Log& log) {
   const bool some = row.visible > 0;
   if (out.sum) out.sum[index] = row.sum;
   if (out.positive_sum) out.positive_sum[index] = row.positive;
-  if (out.entropy) out.entropy[index] = row.positive > 0 ? log(row.positive) - row.logarithms / row.positive : A(0);
+  if (out.entropy) out.entropy[index] = row.positive > 0 ? log(row.positive) - row.p_log_p / row.positive : A(0);
   if (out.zero_fraction) out.zero_fraction[index] = some ? row.zeros / row.visible : A(0);
   if (out.maximum) out.maximum[index] = some ? row.largest : A(0);
 }
