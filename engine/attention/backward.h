@@ -34,7 +34,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   b.output_gradients = right(p.output_gradient, value_size, w.gradient_rows);
   b.statistics = p.statistics_gradients.sum_gradient || p.statistics_gradients.entropy_gradient;
   b.log_sums = w.rows[0], b.inner = w.rows[1];
-  b.sum_gradients = w.rows[2], b.factors = w.rows[3], b.offsets = w.rows[4];
+  b.sum_gradients = w.rows[2], b.entropy_factors = w.rows[3], b.entropy_offsets = w.rows[4];
   b.span_gradients = needs_span ? w.span_gradients : nullptr;
   pack_queries(block, w.query_columns);
   pack_columns<N>(b.output_gradients.stored, b.count, value_size, A(1), b.width, w.gradient_columns);
@@ -90,7 +90,7 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   const Band band = band_of(block, keys);
   const bool all = keys.coverage == Coverage::all;  // NaN and infinity then reach every element anyway
   const auto passed = [&](RightOperand<N> rows) { return rows.finite |= all, rows; };
-  const Update<A> unscaled = {.factor = 1, .add = true}, scaled = {p.scale, true};
+  const Update<A> unscaled = {.scale = 1, .add = true}, scaled = {p.scale, true};
   if (const auto dv = value_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dv.tokens.data)
     add_product_along_width<N>(w.scores, keys.count, block.width, block.count, passed(block.output_gradients),
                                value_size, dv.from(keys.first), unscaled, mirrored(band), w);

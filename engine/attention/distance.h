@@ -86,7 +86,7 @@ void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scor
     const int64_t n = rows.end - rows.begin, size = block.p.head_size;
     const Matrix<const A> left =
         left_operand_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
-    const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
+    const Update<A> scaled = {.scale = scale_of_products(block), .add = false};
     *w.multiply_adds += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
                                    {w.band + rows.begin * width, width}, scaled, full_band,
                                    {rows.begin - (keys.count - 1), rows.begin});
@@ -141,7 +141,7 @@ void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const 
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
   const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
-  const Update<A> scaled = {.factor = block.p.scale, .add = true};
+  const Update<A> scaled = {.scale = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
   gather_band(block, keys, gradients, w.band);
   if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);

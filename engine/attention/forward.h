@@ -43,9 +43,9 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values
 }
 
 template <class A>
-void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* factor) {
+void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* scales) {
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < n; c += lanes<A>) store(x.row(r) + c, load(x.row(r) + c) * factor[r]);
+    for (int64_t c = 0; c < n; c += lanes<A>) store(x.row(r) + c, load(x.row(r) + c) * scales[r]);
 }
 
 // output [+]= weights^T values
@@ -57,7 +57,7 @@ void add_weighted_values(const QueryBlock<N>& block, const Keys& keys, const A* 
   const RightOperand<N> values = {rows, right_operand_rows<N>(rows, keys.count, size, w.value_rows),
                                   keys.coverage == Coverage::all || finite(rows, keys.count, size)};
   add_product_along_rows<N>(weights, keys.count, block.width, block.count, values, size, output,
-                            {.factor = 1, .add = add}, band_of(block, keys), w);
+                            {.scale = 1, .add = add}, band_of(block, keys), w);
 }
 
 // Adds a tile to the sums of the block. `begun`: an earlier tile has written to the output.

@@ -116,17 +116,17 @@ bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has a row of `rows` per key, from left_operand_rows; C is
+// tile (keys x width) = scale B C. B has a row of `rows` per key, from left_operand_rows; C is
 // `columns`, a transposed copy. Masked elements may be left unwritten.
 template <class N, class A = Sum<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
-                        const A* columns, A factor, A* tile, const Workspace<A>& w) {
+                        const A* columns, A scale, A* tile, const Workspace<A>& w) {
   *w.multiply_adds +=
       product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
-                 {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
+                 {tile, block.width}, {.scale = scale, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
 
-// The right factor of a product: rows as stored, and `packed` in the layout of right_operand_rows.
+// The right operand of a product: rows as stored, and `packed` in the layout of right_operand_rows.
 template <class N>
 struct RightOperand {
   Matrix<const Element<N>> stored;
@@ -134,13 +134,13 @@ struct RightOperand {
   bool finite;  // no NaN or infinity, or they may reach every element of the product
 };
 
-// C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B for computed values A, which
+// C (width, n) [+]= scale A^T B and C (rows, n) [+]= scale A B for computed values A, which
 // has (rows, width) elements, zero outside `inner`.
 template <class N, class A = Sum<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
-    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
+    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.pairs), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
 }
@@ -149,7 +149,7 @@ void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t co
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
   if (b.finite)
     *w.multiply_adds +=
-        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
+        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.pairs), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }
@@ -194,7 +194,7 @@ const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspac
   const Problem<A>& p = block.p;
   if (p.dropout.kept == 0) return nullptr;
   const int64_t key = keys.first + (keys.slots ? p.keys : 0);
-  return dropout_factors(p, block.row_index(), block.width, key, keys.count, w.factors);
+  return dropout_factors(p, block.row_index(), block.width, key, keys.count, w.dropout_factors);
 }
 
 // Packs queries as columns, times the scale. Pairs stay bf16, so their products apply the scale.

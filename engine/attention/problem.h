@@ -39,15 +39,15 @@ struct Workspace {
   // bf16 only: rows and weights in the layout that the products read (tiles.h)
   A *query_rows, *gradient_rows;               // (query_block, head_size), (query_block, value_size)
   A *key_rows, *value_rows, *distance_rows;    // (key_block, size), the last (key_block + query_block, head_size)
-  A* factor;                                   // half of (key_block + query_block, query_block): bf16 pairs
+  A* pairs;                                    // a left operand: half of (key_block + query_block, query_block)
   A *query_sums, *key_sums, *value_sums;       // the task's sums or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;                 // tiles: (key_block, query_block)
   A *ramp_values, *cap_derivatives, *scratch;  // tiles: r, derivative of the soft cap, scratch
-  A* factors;                                  // dropout factors; a tile with room for 8 more keys
+  A* dropout_factors;                          // a tile with room for 8 more keys
   A *band, *distance_row;                      // (key_block + query_block, query_block); (key_block + query_block)
   A* output;                                   // (query_block, value_size)
   A *spans, *span_gradients;                   // query_block elements each; each of `rows` too
-  A* rows[8];
+  A* rows[8];                                  // named by BlockSoftmax, BackwardBlock or BlockSums of the kernel
   SharedSums<A> sums;
   int64_t* multiply_adds;  // those done so far
 };

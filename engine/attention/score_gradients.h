@@ -12,11 +12,11 @@ template <class N>
 struct BackwardBlock : QueryBlock<N> {
   using A = Sum<N>;
   RightOperand<N> queries = {}, output_gradients = {};
-  bool statistics = false;                   // dS or dH is given
-  A *log_sums = nullptr, *inner = nullptr;   // softmax: L_i and c_i
-  A* sum_gradients = nullptr;                // dS_i
-  A *factors = nullptr, *offsets = nullptr;  // the entropy's term is factor (ln w + offset): -dH / P and H - ln P
-  A* span_gradients = nullptr;               // sums of dm over the tiles so far; null if not needed
+  bool statistics = false;                                   // dS or dH is given
+  A *log_sums = nullptr, *inner = nullptr;                   // softmax: L_i and c_i
+  A* sum_gradients = nullptr;                                // dS_i
+  A *entropy_factors = nullptr, *entropy_offsets = nullptr;  // an EntropyTerm for each query
+  A* span_gradients = nullptr;                               // sums of dm over the tiles so far; null if not needed
 };
 
 template <class N, class A = Sum<N>>
@@ -27,13 +27,14 @@ void load_statistics(const BackwardBlock<N>& block) {
     const bool exists = i < block.count;
     block.sum_gradients[i] = exists && given.sum_gradient ? given.sum_gradient[index] : A(0);
     const EntropyTerm<A> term = exists ? entropy_term(given, index, logarithm_of_one<A>) : EntropyTerm<A>{};
-    block.factors[i] = term.factor, block.offsets[i] = term.offset;
+    block.entropy_factors[i] = term.factor, block.entropy_offsets[i] = term.offset;
   }
 }
 
 template <class N, class A = Sum<N>>
 Vector<A> entropy_term(const BackwardBlock<N>& block, int64_t i, Vector<A> weight) {
-  return EntropyTerm<Vector<A>>{load(block.factors + i), load(block.offsets + i)}.gradient(weight, logarithm_of);
+  const EntropyTerm<Vector<A>> term{load(block.entropy_factors + i), load(block.entropy_offsets + i)};
+  return term.gradient(weight, logarithm_of);
 }
 
 // exp(s - L) on the ramp, where s may exceed L
