@@ -127,36 +127,34 @@ void clear_span_gradients(const QueryBlock<N>& block) {
     block.p.gradients.span[block.row_index() + i] = 0;
 }
 
+// Adds the gradients of a block of queries and the keys of a call.
 template <class N, class A = Sum<N>>
-void add_tiles(const QueryBlock<N>& given, const TilePair& m, const Workspace<A>& w) {
-  const Range keys = m.slots ? m.keys : keys_of_block(given.mask, given.first, given.count, m.keys);
+void add_tiles(const QueryBlock<N>& given, const BackwardCall& call, const Workspace<A>& w) {
+  const Range keys = call.slots ? call.keys : keys_of_block(given.mask, given.first, given.count, call.keys);
   if (keys.begin >= keys.end) return;
   const BackwardBlock<N> block = prepare(given, w);
   const auto tile = [&](const Keys& keys) {
     if (differentiate(block, keys, w)) add_gradients(block, keys, w);
   };
-  if (m.slots)
-    each_tile_of_slots(m.keys, tile);
-  else
-    each_tile(block, m.keys, tile);
+  call.slots ? each_tile_of_slots(call.keys, tile) : each_tile(block, call.keys, tile);
   write_span_gradients(block, w);
 }
 
 template <class N, class A = Sum<N>>
-void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
+void backward(const Problem<A>& p, const BackwardCall& call, const Workspace<A>& w) {
   const int64_t group = p.query_heads / p.kv_heads;
-  const GradientRows<N> dk = key_gradients<N>(p, m.sequence, m.kv_head, m.slots, w),
-                        dv = value_gradients<N>(p, m.sequence, m.kv_head, m.slots, w);
-  if (m.clear_keys) dk.clear(m.keys), dv.clear(m.keys);
-  for (int64_t head = m.kv_head * group; head < (m.kv_head + 1) * group; ++head)
-    for (int64_t query = m.queries.begin; query < m.queries.end; query += query_block) {
-      const QueryBlock<N> block = query_block_of<N>(p, m.sequence, head, query, m.queries.end, w);
+  const GradientRows<N> dk = key_gradients<N>(p, call.sequence, call.kv_head, call.slots, w),
+                        dv = value_gradients<N>(p, call.sequence, call.kv_head, call.slots, w);
+  if (call.clear_keys) dk.clear(call.keys), dv.clear(call.keys);
+  for (int64_t head = call.kv_head * group; head < (call.kv_head + 1) * group; ++head)
+    for (int64_t query = call.queries.begin; query < call.queries.end; query += query_block) {
+      const QueryBlock<N> block = query_block_of<N>(p, call.sequence, head, query, call.queries.end, w);
       const GradientRows<N> dq = query_gradients(block, w);
-      if (m.clear_queries) dq.clear({0, block.count}), clear_span_gradients(block);
-      add_tiles(block, m, w);
+      if (call.clear_queries) dq.clear({0, block.count}), clear_span_gradients(block);
+      add_tiles(block, call, w);
       dq.finish({0, block.count});
     }
-  dk.finish(m.keys), dv.finish(m.keys);
+  dk.finish(call.keys), dv.finish(call.keys);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ struct Range {
 };
 
 // The queries and keys of one call of backward: one sequence, all query heads of one key head.
-struct TilePair {
+struct BackwardCall {
   int64_t sequence, kv_head;
   Range queries, keys;
   bool slots;                      // the keys are persistent slots
@@ -69,7 +69,7 @@ template <class A>
 struct Kernels {
   using OfBlock = void(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block, const Workspace<A>&);
   OfBlock *forward, *statistics;
-  void (*backward)(const Problem<A>& problem, const TilePair& pair, const Workspace<A>& workspace);
+  void (*backward)(const Problem<A>& problem, const BackwardCall& call, const Workspace<A>& workspace);
 };
 
 struct InstructionSet {
