@@ -7,6 +7,7 @@
 namespace orrery::detail::attention {
 namespace {
 
+// Sets c_i = <do_i, o_i>, FlashAttention's delta.
 template <class N, class A = Sum<N>>
 void load_inner_products(const BackwardBlock<N>& block) {
   const int64_t size = block.p.value_size;
@@ -19,6 +20,7 @@ void load_inner_products(const BackwardBlock<N>& block) {
   }
 }
 
+// Loads and packs what the tiles of a block share: q, do, and L, c, dS and dH of its queries.
 template <class N, class A = Sum<N>>
 BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
@@ -83,6 +85,7 @@ GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t h
           w.value_sums};
 }
 
+// Adds a tile's terms to dv, dk, dq and the relative-position gradients, after `differentiate`.
 template <class N, class A = Sum<N>>
 void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;

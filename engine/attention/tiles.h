@@ -1,10 +1,9 @@
 // Products of tiles, and the memory layouts of their operands.
 //
-// A number type N has N::elements elements, consecutive in the depth (K), in each group of an operand;
-// engine/matmul/blocks.h defines N::down, N::across and the rest. f32 and f64 are read in place. bf16
-// is widened to f32 tile by tile; each element then serves 64 or more products from the cache. Or
-// bf16 is multiplied in pairs: rows of the left operand are read in place, and f32 weights and score
-// gradients are rounded to bf16.
+// A number type N (engine/matmul/blocks.h defines N::down, N::across, ...) has N::elements elements,
+// consecutive in the depth (K), in each group of an operand. f32 and f64 are read in place. bf16 is
+// widened to f32 tile by tile; each element then serves 64 or more products from the cache. Or it is
+// multiplied in pairs: rows of the left operand in place, weights and score gradients rounded to bf16.
 #pragma once
 
 #include "engine/matmul/bf16_widen.h"
