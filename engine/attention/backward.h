@@ -91,14 +91,14 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
-  const bool all = keys.coverage == Coverage::all;  // NaN and infinity then reach every element anyway
-  const auto passed = [&](RightOperand<N> rows) { return rows.finite |= all, rows; };
+  const bool all = keys.coverage == Coverage::all;  // no weight is 0 by the mask, so none hides NaN or infinity
+  const auto unmasked = [&](RightOperand<N> rows) { return rows.multiplies_zeros |= all, rows; };
   const Update<A> unscaled = {.scale = 1, .add = true}, scaled = {p.scale, true};
   if (const auto dv = value_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dv.tokens.data)
-    add_product_along_width<N>(w.scores, keys.count, block.width, block.count, passed(block.output_gradients),
+    add_product_along_width<N>(w.scores, keys.count, block.width, block.count, unmasked(block.output_gradients),
                                value_size, dv.from(keys.first), unscaled, mirrored(band), w);
   if (const auto dk = key_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dk.tokens.data)
-    add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, passed(block.queries), size,
+    add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, unmasked(block.queries), size,
                                dk.from(keys.first), scaled, mirrored(band), w);
   Matrix<A> dq = {nullptr, 0};
   if (p.gradients.query.data) {

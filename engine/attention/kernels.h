@@ -131,7 +131,7 @@ template <class N>
 struct RightOperand {
   Matrix<const Element<N>> stored;
   Matrix<const Sum<N>> packed;
-  bool finite;  // no NaN or infinity, or they may reach every element of the product
+  bool multiplies_zeros;  // no NaN or infinity, or they may reach every element; else zeros of A are skipped
 };
 
 // C (width, n) [+]= scale A^T B and C (rows, n) [+]= scale A B for computed values A, which
@@ -139,7 +139,7 @@ struct RightOperand {
 template <class N, class A = Sum<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
-  if (b.finite)
+  if (b.multiplies_zeros)
     *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.pairs), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
@@ -147,7 +147,7 @@ void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t cou
 template <class N, class A = Sum<N>>
 void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
-  if (b.finite)
+  if (b.multiplies_zeros)
     *w.multiply_adds +=
         product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.pairs), b.packed, c, update, inner);
   else
