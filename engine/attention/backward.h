@@ -8,7 +8,7 @@ namespace orrery::detail::attention {
 namespace {
 
 // Sets c_i = <do_i, o_i>, FlashAttention's delta.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void load_inner_products(const BackwardBlock<N>& block) {
   const int64_t size = block.p.value_size;
   const Matrix<const Element<N>> outputs = block.query_elements({block.p.output.data, block.p.output.stride}, size);
@@ -21,7 +21,7 @@ void load_inner_products(const BackwardBlock<N>& block) {
 }
 
 // Loads and packs what the tiles of a block share: q, do, and L, c, dS and dH of its queries.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
@@ -50,7 +50,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
 // sums of the task, which finish() rounds into the tensor.
 template <class N>
 struct GradientRows {
-  using A = Sum<N>;
+  using A = Accumulator<N>;
   TensorView<A> tokens;
   int64_t first, head, size;  // row 0 belongs to token `first`
   A* own;                     // sums of the task; null: none
@@ -69,16 +69,16 @@ struct GradientRows {
       for (int64_t c = 0; c < size; c += lanes<A>) store_rounded(rows.row(r) + c, load(own + r * size + c));
   }
 };
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> query_gradients(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   return {p.gradients.query, block.sequence * p.queries + block.first, block.head, p.head_size, w.query_sums};
 }
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> key_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots, const Workspace<A>& w) {
   return {slots ? p.gradients.slot_key : p.gradients.key, slots ? 0 : sequence * p.keys, head, p.head_size, w.key_sums};
 }
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots,
                                 const Workspace<A>& w) {
   return {slots ? p.gradients.slot_value : p.gradients.value, slots ? 0 : sequence * p.keys, head, p.value_size,
@@ -86,7 +86,7 @@ GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t h
 }
 
 // Adds a tile's terms to dv, dk, dq and the relative-position gradients, after `differentiate`.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
@@ -113,7 +113,7 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
 }
 
 // dz = sum dm / R
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
   if (!block.span_gradients) return;
   A block_sum = 0;
@@ -124,14 +124,14 @@ void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) 
   if (w.sums.span) w.sums.span[block.head] += block_sum;
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void clear_span_gradients(const QueryBlock<N>& block) {
   for (int64_t i = 0; i < block.count && block.p.span_per_query && block.p.gradients.span; ++i)
     block.p.gradients.span[block.row_index() + i] = 0;
 }
 
 // Adds the gradients of a block of queries and the keys of a call.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_tiles(const QueryBlock<N>& given, const BackwardCall& call, const Workspace<A>& w) {
   const Range keys = call.slots ? call.keys : keys_of_block(given.mask, given.first, given.count, call.keys);
   if (keys.begin >= keys.end) return;
@@ -143,7 +143,7 @@ void add_tiles(const QueryBlock<N>& given, const BackwardCall& call, const Works
   write_span_gradients(block, w);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void backward(const Problem<A>& p, const BackwardCall& call, const Workspace<A>& w) {
   const int64_t group = p.query_heads / p.kv_heads;
   const GradientRows<N> dk = key_gradients<N>(p, call.sequence, call.kv_head, call.slots, w),

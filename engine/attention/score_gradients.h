@@ -10,7 +10,7 @@ namespace {
 // A block of queries in backward, with the values that all its tiles share.
 template <class N>
 struct BackwardBlock : QueryBlock<N> {
-  using A = Sum<N>;
+  using A = Accumulator<N>;
   RightOperand<N> queries = {}, output_gradients = {};
   bool statistics = false;                                   // dS or dH is given
   A *log_sums = nullptr, *inner = nullptr;                   // softmax: L_i and c_i
@@ -19,7 +19,7 @@ struct BackwardBlock : QueryBlock<N> {
   A* span_gradients = nullptr;                               // sums of dm over the tiles so far; null if not needed
 };
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void load_statistics(const BackwardBlock<N>& block) {
   const StatisticsGradients<A>& given = block.p.statistics_gradients;
   for (int64_t i = 0; i < block.width; ++i) {
@@ -31,7 +31,7 @@ void load_statistics(const BackwardBlock<N>& block) {
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Vector<A> entropy_term(const BackwardBlock<N>& block, int64_t i, Vector<A> weight) {
   const EntropyTerm<Vector<A>> term{load(block.entropy_factors + i), load(block.entropy_offsets + i)};
   return term.gradient(weight, logarithm_of);
@@ -45,7 +45,7 @@ constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inli
 
 // Replaces scores by weights, and the gradients g of the weights by those of the scores, 0 where
 // masked. `ramp_values` is null if m = 1.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, A* scores,
                              A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -67,7 +67,7 @@ void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const 
 }
 
 // Adds the terms of dS and dH to g, for pointwise weights.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const A* weights, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>)
     for (int64_t j = 0; j < keys; ++j) {
@@ -77,7 +77,7 @@ void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const
     }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, const A* values,
                         const A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -90,7 +90,7 @@ void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ra
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   if (block.statistics) {
@@ -107,7 +107,7 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
 }
 
 // Computes weights with dropout, and dt, of a tile (keys x width). Returns false if all are 0.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w, true, w.cap_derivatives);

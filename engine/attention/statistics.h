@@ -40,7 +40,7 @@ void add_weights(int64_t keys, int64_t width, const A* weights, const A* visible
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_tile_weights(const QueryBlock<N>& block, const Keys& keys, const A* log_sums, const BlockSums<A>& sums,
                       const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
@@ -57,7 +57,7 @@ void add_tile_weights(const QueryBlock<N>& block, const Keys& keys, const A* log
   add_weights(keys.count, block.width, w.scores, visible, sums);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_index, const Workspace<A>& w) {
   const QueryBlock<N> block = query_block_of<N>(p, sequence, head, block_index * query_block, p.queries, w);
   const BlockSums<A> sums = {w.rows};

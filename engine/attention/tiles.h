@@ -24,12 +24,12 @@ struct Matrix {
 using matmul::load_widened, matmul::store_rounded;
 
 template <class N>
-using Sum = typename N::Sum;
+using Accumulator = typename N::Accumulator;
 template <class N>
 using Element = typename N::Element;
 // True if the operands are multiplied as they are stored.
 template <class N>
-constexpr bool plain = std::is_same_v<Sum<N>, Element<N>>;
+constexpr bool plain = std::is_same_v<Accumulator<N>, Element<N>>;
 template <class N>
 constexpr bool paired = N::elements > 1;
 template <class N>
@@ -60,7 +60,7 @@ struct Update {
 };
 
 // C (rows x vectors) = [C +] scale A (rows x depth) B (depth x vectors), the depth in groups
-template <class N, int rows, int vectors, class A = Sum<N>>
+template <class N, int rows, int vectors, class A = Accumulator<N>>
 void product_kernel(int64_t depth, LeftOperand<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update) {
   constexpr int w = lanes<A>;
   Vector<A> sums[rows][vectors] = {};
@@ -90,14 +90,14 @@ struct ProductKernels {
   ProductKernel<A> of[kernel_rows * kernel_vectors];
 };
 template <class N, int... i>
-constexpr ProductKernels<Sum<N>> product_kernels(std::integer_sequence<int, i...>) {
+constexpr ProductKernels<Accumulator<N>> product_kernels(std::integer_sequence<int, i...>) {
   return {{product_kernel<N, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
 }
 
 // C (m x n) = [C +] scale A (m x depth) B (depth x n), n a multiple of the vector.
 // Skips terms whose (row, depth) is outside `inner`, because A is zero there, and elements of C
 // outside `outer`, which are unused. Returns the number of multiply-adds.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 int64_t product(int64_t m, int64_t n, int64_t depth, LeftOperand<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
                 Band inner = full_band, Band outer = full_band) {
   constexpr ProductKernels<A> kernels =
@@ -152,7 +152,7 @@ bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
 // ---- memory layouts of operands
 
 // Loads `count` groups of a row as a vector, times `scale` if N is not paired.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 [[gnu::always_inline]] inline Vector<A> load_groups(const Element<N>* x, int64_t count, A scale) {
   if constexpr (!paired<N>) {
     return N::down(x) * scale;
@@ -166,7 +166,7 @@ template <class N, class A = Sum<N>>
 
 // y (groups of n, width) = scale * the transpose of x (rows x n); zero in columns beyond `rows`.
 // `scale` must be 1 for pairs.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A scale, int64_t width, A* y) {
   constexpr int w = lanes<A>;
   for (int64_t i = 0; i < width; i += w)
@@ -185,7 +185,7 @@ void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A scale, 
 
 // Returns x (rows x n) as the left operand of a product of depth n. bf16 that is not paired is
 // widened into `memory` (rows x n).
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>) {  // pairs of a row are adjacent in memory
     return {reinterpret_cast<const A*>(x.data), x.stride / N::elements};
@@ -197,7 +197,7 @@ Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int6
 }
 
 // Returns x (rows x n) as the right operand of a product of depth `rows`.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (paired<N>) {
     for (int64_t r = 0; r < rows; r += N::elements) {
@@ -213,7 +213,7 @@ Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int
 }
 
 // Returns right_operand_rows of an x that left_operand_rows has already widened into `memory`.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>)
     return right_operand_rows<N>(x, rows, n, memory);
@@ -223,7 +223,7 @@ Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, 
 
 // Returns computed values x (rows x width) as a left operand: rows of x, its first `count` columns as
 // the depth. `memory`, for pairs, is half as large as x.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 LeftOperand<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
   if constexpr (!paired<N>) {
     return {x, width, 1};
@@ -240,7 +240,7 @@ LeftOperand<A> along_width(const A* x, int64_t rows, int64_t width, int64_t coun
 }
 
 // Returns the transpose of x as a left operand: columns of x are its rows, rows of x its depth.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 LeftOperand<A> along_rows(const A* x, int64_t rows, int64_t width, A* memory) {
   if constexpr (paired<N>)
     for (int64_t r = 0; r < rows; r += N::elements)
