@@ -112,7 +112,7 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, block.queries, w.score_gradients, dq, w);
 }
 
-// dz = sum dm / R
+// Adds dz = sum dm / R, R the ramp, to the gradients of the spans.
 template <class N, class A = Accumulator<N>>
 void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
   if (!block.span_gradients) return;

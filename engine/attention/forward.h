@@ -79,6 +79,7 @@ void attend_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftma
   begun = true;
 }
 
+// Divides the output by the sum of the weights and writes L.
 template <class N, class A = Accumulator<N>>
 void finish_softmax(const QueryBlock<N>& block, const BlockSoftmax<A>& state, Matrix<A> output) {
   A* const log_sums = state.shrink;

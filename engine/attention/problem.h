@@ -7,7 +7,7 @@
 namespace orrery::detail::attention {
 
 // The size of a tile of scores, 32 KB in f32. Its lanes are queries, so that the values of queries
-// (maximum, sum, log-sum) are plain vectors, and only q and do are transposed.
+// (maximum, sum, log-sum) are plain vectors, and only queries and output gradients are transposed.
 inline constexpr int64_t query_block = 64, key_block = 128;
 
 inline constexpr int64_t padding = 16;  // elements, one AVX-512 vector of f32; head sizes are padded to multiples of it

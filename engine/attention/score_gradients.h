@@ -19,6 +19,7 @@ struct BackwardBlock : QueryBlock<N> {
   A* span_gradients = nullptr;                               // sums of dm over the tiles so far; null if not needed
 };
 
+// Loads dS_i and the entropy's term of each query.
 template <class N, class A = Accumulator<N>>
 void load_statistics(const BackwardBlock<N>& block) {
   const StatisticsGradients<A>& given = block.p.statistics_gradients;
@@ -77,6 +78,7 @@ void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const
     }
 }
 
+// Adds dm of a tile to the sums of the block, for pointwise weights; `values`: F(s).
 template <class N, class A = Accumulator<N>>
 void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, const A* values,
                         const A* gradients) {
