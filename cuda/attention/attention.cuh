@@ -5,7 +5,7 @@
 //
 //   forward             a block has a tile of queries and loops over its visible keys, then over the slots.
 //                       Registers hold the output, and for softmax the largest score and the sum so far.
-//   statistics          the same loop with the final weights; registers hold the counts.
+//   statistics          the same loop with the final weights; registers hold the sums.
 //   backward, queries   the same loop; registers hold dq and dz.                              backward.cuh
 //   backward, keys      a block has a tile of keys (or of slots) and loops over the queries that attend to it, of
 //                       all its heads (and for slots all sequences); registers hold dk and dv.
