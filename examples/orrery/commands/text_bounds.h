@@ -17,7 +17,9 @@ struct TextBegin {
 
   template <class V>
   void visit(V& v) {
-    v("begin", begin, "start each text with the begin token; family: as in the folder that the model was imported from",
+    v("begin", begin,
+      "start each text with the begin token; family: if the model's family does, by the folder of the imported model "
+      "or tokenizer",
       one_of({"family", "yes", "no"}));
   }
 };
@@ -28,7 +30,7 @@ struct TextBounds : TextBegin {
   void visit(V& v) {
     TextBegin::visit(v);
     v("stop_at_end", stop_at_end,
-      "stop at the token that ends a text; family: as in the folder that the model was imported from",
+      "stop at the token that ends a text; family: if the model's family does, by the folder of the imported model",
       one_of({"family", "yes", "no"}));
   }
 };

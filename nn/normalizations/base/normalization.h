@@ -21,7 +21,8 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
-// (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias; bias may be undefined.
+// (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias. Here and below weight and
+// bias are (C); weight is required unless stated, bias may be undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
@@ -31,9 +32,9 @@ Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor&
                     const Tensor& weight = {}, const Tensor& bias = {});
 
 // x (B, ..., C) has one row per token. With lengths (B) i32, x is (B, T, C) and tokens from a
-// sequence's length on are padding. Statistics exclude padding; its y and dx are 0.
+// sequence's length on are padding. Statistics exclude padding, whose y and dx are 0.
 struct ChannelStatistics {
-  Tensor mean, variance;  // (C), in the arithmetic type; the variance is divided by the number of tokens
+  Tensor mean, variance;  // (C), in the arithmetic type; the variance divides by the number of tokens N, not N - 1
   Tensor tokens;          // number of tokens, (1); device and dtype as above
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
