@@ -221,8 +221,8 @@ Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, 
     return {memory, n};
 }
 
-// Returns computed values x (rows x width) as a left factor with the rows of x and depth `count`, a
-// number of columns. `memory`, for pairs, is half as large as x.
+// Returns computed values x (rows x width) as a left factor: its rows are those of x, its depth the
+// first `count` columns. `memory`, for pairs, is half as large as x.
 template <class N, class A = Sum<N>>
 Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
   if constexpr (!paired<N>) {

@@ -29,7 +29,7 @@ namespace orrery::models {
 std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& settings);
 
 // Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (input_fingerprints). It
-// skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
+// leaves out settings that do not affect results: the run's folder, saving, threads and the paths of the inputs.
 std::string run_hash(const TrainSettings& settings);
 struct IdentifiedRun {
   std::string hash;
@@ -64,7 +64,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int64_t step = 0;                       // the last; if diverged, where it was detected
   std::map<std::string, double> metrics;  // of the last validation, with validation_loss; finite values only
-  double seconds = 0;                     // steps times their 10th percentile, to exclude other load
+  double seconds = 0;                     // steps times the step time's 10th percentile, to exclude other load
   std::string why;                        // if failed or diverged: the reason, a sentence
   std::string version;                    // program_version() of the program that trained it
 };

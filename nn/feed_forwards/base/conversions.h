@@ -1,9 +1,9 @@
-// Feed-forwards that attend to slots, and exact conversions between them.
+// Feed-forwards that attend to slots, and exact conversions between them. They share one formula:
 //
 //   y = F(scale x K^T + b_K) V + b_V           K (N, C), V (N, C), one row for each slot
 //
-// is a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and attention of
-// queries x to N keys K with values V, without a mask. Softmax over the slots instead of F gives a
+// It describes a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and attention
+// of queries x to N keys K with values V, without a mask. Softmax over the slots instead of F gives a
 // softmax memory, and persistent slots with an empty context. Each head has its own slots and
 // channels of x. copy_slots states the conditions of a conversion and throws if they do not hold.
 #pragma once

@@ -31,9 +31,9 @@ Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor&
                     const Tensor& weight = {}, const Tensor& bias = {});
 
 // x (B, ..., C) has one row per token. With lengths (B) i32, x is (B, T, C) and tokens from a
-// sequence's length on are padding. Statistics exclude padding; its y and dx are 0.
+// sequence's length on are padding. Statistics exclude padding; y and dx of padding are 0.
 struct ChannelStatistics {
-  Tensor mean, variance;  // (C), in the arithmetic type; the variance is divided by the number of tokens
+  Tensor mean, variance;  // (C), in the arithmetic type; biased variance: divided by the number of tokens
   Tensor tokens;          // number of tokens, (1); device and dtype as above
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
