@@ -36,7 +36,7 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},
-      {"backend", "leave it out; one process trains, with --threads"},
+      {"backend", "leave it out; training uses one process, with --threads threads"},
       {"real_data", "did you mean 'data', the path of a text file?"},
       {"compile", "leave it out; models are not compiled"},
   };
