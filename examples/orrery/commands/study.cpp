@@ -175,8 +175,8 @@ CommandHelp study_help(const Arguments&) {
       describe(settings_of(settings)),
       "The exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.  A "
       "diverged run has not failed.  With --all the exit code is 1 if a claim could not be tested.",
-      "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
-      "runs/studies/feed_forward_can_be_dropped"};
+      "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml\n"
+      "orrery report runs/studies/feed_forward_can_be_dropped"};
 }
 
 int study(const Arguments& arguments) {
