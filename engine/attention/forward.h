@@ -13,8 +13,8 @@ struct BlockSoftmax {
   A *largest, *sum, *shrink;  // shrink: factor for the sums of earlier tiles
 };
 
-// Replaces scores by m exp(s - largest); without `ramp_values` m = 1, except where already masked.
-// Returns true if the sums of earlier tiles must be rescaled.
+// Replaces scores by m exp(s - largest). Without `ramp_values` m = 1; masked scores are already
+// minus infinity. Returns true if the sums of earlier tiles must be rescaled.
 template <class A>
 bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values, const BlockSoftmax<A>& state) {
   Mask<A> changed{};

@@ -150,7 +150,7 @@ HOST_DEVICE V cap_derivative(V tanh) {
   return Lane<V>(1) - tanh * tanh;
 }
 
-// Returns exp(s - L); a score of minus infinity has weight 0, even if all scores are minus infinity
+// Returns exp(s - L). A score of minus infinity has weight 0, even if all scores are minus infinity.
 template <class V, class Exp>
 HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
   return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : exp(s - log_sum);
@@ -160,7 +160,7 @@ template <class A>
 HOST_DEVICE A log_sum_or_infinity(A log_sum) {
   return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
 }
-// Return w and ds, each 0 where its first factor is 0, even if the other is NaN; `gradient`: g - c.
+// Return w and ds. Each is 0 where its first factor is 0, even if the other is NaN. `gradient`: g - c.
 template <class V>
 HOST_DEVICE V times_mask_weight(V m, V unmasked) {
   return m == Lane<V>(0) ? V{} : m * unmasked;

@@ -64,7 +64,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int64_t step = 0;                       // the last; if diverged, where it was detected
   std::map<std::string, double> metrics;  // of the last validation, with validation_loss; finite values only
-  double seconds = 0;                     // steps times the 10th percentile of their times, to exclude other load
+  double seconds = 0;                     // steps times the 10th percentile of the step time, to exclude other load
   std::string why;                        // if failed or diverged: the reason, a sentence
   std::string version;                    // program_version() of the program that trained it
 };

@@ -171,8 +171,9 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   if (json.contains("data_since")) state.data_since = whole_number_member(json, "data_since", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
-  state.tokenizer = json_text(member(json, "tokenizer", what));
-  const Json& settings = member(json, "settings", what);
+  const Json &tokenizer = member(json, "tokenizer", what), &settings = member(json, "settings", what);
+  check(tokenizer.is_object(), what, ": 'tokenizer' must be an object {...}");
+  state.tokenizer = json_text(tokenizer);
   check(settings.is_object(), what, ": 'settings' must be an object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
   name_own_token(state.settings);

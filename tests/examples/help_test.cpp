@@ -68,6 +68,24 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
   }
 }
 
+TEST_CASE("help: an example can be pasted into a shell, and the usage is broken between arguments") {
+  for (const char* command : commands) {
+    CAPTURE(command);
+    const std::string out = run_orrery({command, "--help"}).out, title = "Example: ";
+    const size_t example = out.find(title);
+    REQUIRE(example != out.npos);
+    bool continues = false;
+    for (std::string line : lines_of(out.substr(example + title.size()))) {
+      line.erase(0, line.find_first_not_of(' '));
+      CHECK_MESSAGE((continues || line.starts_with("orrery ")), line);
+      continues = line.ends_with(" \\");
+    }
+    CHECK(!continues);
+    CHECK(!contains(out, "=value\n"));
+  }
+  CHECK(contains(run_orrery({"study", "--help"}).out, "\n         orrery report runs/studies/feed_forward_can"));
+}
+
 TEST_CASE("help: the common settings of train fit on one screen, in sections; --help=all lists all settings") {
   for (const char* model : {"gpt-char-small", "vit-fashion", "translation-small", "resnet"}) {
     CAPTURE(model);

@@ -216,7 +216,7 @@ TEST_CASE("process I/O: texts with too much nesting, length or items are refused
   state("{\"name\": 7}").names("tokenizer").names("'name'").offers("text");
   state("{\"name\": \"character\"}").names("tokenizer").names("'characters'").value("missing");
   state("{\"name\": \"character\", \"characters\": [1]}").names("tokenizer").names("'characters'").offers("text");
-  state("[]").names("tokenizer").offers("{...}").names("'name'");
+  state("[]").names("state.json").names("'tokenizer'").offers("{...}");
   state("{\"name\": ").names("state.json").value("JSON");
   std::ofstream(path, std::ios::binary) << std::string(65 << 20, ' ');
   expect_refusal({"generate", "--checkpoint=" + (folder / "run")})

@@ -271,7 +271,7 @@ TEST_CASE("translation: invalid settings have error messages") {
   refused({{"vocabulary", "20"}}).names("vocabulary").value(20).names("tokenizer").offers(150);
   refused({{"validation_fraction", "0.002"}}).names("validation_fraction").value("0.002").value(48).names("pairs");
   refused({{"source_column", "9"}}).names(bible).value(9);
-  refused({{"task", "language_modeling"}, {"source_column", "4"}}).names("source_column");
+  refused({{"task", "language_modeling"}, {"source_column", "4"}}).names("source_column").offers("task=translation");
   const auto of_gpt = [&] {
     train({{"model", "gpt-char-small"},
            {"task", "translation"},

@@ -7,11 +7,13 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
+#include "models/formats/replaced.h"
 
 namespace orrery::program {
 namespace {
 
 constexpr size_t max_settings_in_full = 24;  // a command with more has a short help
+constexpr const char* unbroken_dots = "\u00a0...";  // after a no-break space
 
 constexpr const char* exit_codes =
     "Exit codes: 0: success; 1: an error, with a message; 2: wrong usage, such as an unknown setting, a value out of "
@@ -148,6 +150,20 @@ std::string general_help() {
          paragraph(general_notes(), columns);
 }
 
+// Returns an example that can be pasted into a shell: a line that is broken ends in a backslash. Only
+// words longer than a line are broken themselves.
+std::string example_text(const std::string& example, size_t columns) {
+  const std::string title = "Example: ", continued = " \\";
+  std::string all = title + models::replaced(example, "\n", "\n" + std::string(title.size(), ' ')) + "\n", result;
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end + 1) {
+    end = all.find('\n', begin);
+    std::string lines = wrapped(all.substr(begin, end - begin), columns - continued.size(), 2);
+    lines.pop_back();  // the end of the last line, which has no backslash
+    result += models::replaced(std::move(lines), "\n", continued + "\n") + "\n";
+  }
+  return result;
+}
+
 std::string help_of(const Command& command, const Arguments& given, bool all) {
   const size_t columns = help_columns();
   const CommandHelp help = command.help(given);
@@ -155,10 +171,12 @@ std::string help_of(const Command& command, const Arguments& given, bool all) {
   const std::string settings =
       print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns);
   return wrapped(command.summary, columns) +
-         wrapped("Usage: orrery " + command.name + " " + command.arguments, columns) + paragraph(help.about, columns) +
+         wrapped("Usage: orrery " + command.name + " " + models::replaced(command.arguments, " ...", unbroken_dots),
+                 columns) +
+         paragraph(help.about, columns) +
          (settings.empty() ? "" : "\n" + settings) +
          paragraph(in_full ? help.notes : rest_of_help(command.name, help.settings.size()), columns) +
-         (in_full ? "\n" : "") + wrapped("Example: " + help.example, columns);
+         (in_full ? "\n" : "") + example_text(help.example, columns);
 }
 
 int print_help(const Arguments& arguments) {

@@ -1,4 +1,4 @@
-// Feed-forwards that attend to slots, and exact conversions between them.
+// Feed-forwards that attend to slots, and exact conversions between them. They share one formula:
 //
 //   y = F(scale x K^T + b_K) V + b_V           K (N, C), V (N, C), one row for each slot
 //
