@@ -42,9 +42,7 @@ const std::vector<Strings> layers{
     {"models"},
     {"examples"}};
 
-File read(const fs::path& path) {
-  return {fs::relative(path, root).generic_string(), orrery::testing::contents(path)};
-}
+File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), orrery::testing::contents(path)}; }
 
 const Files& tree() {
   static const Files files = [] {

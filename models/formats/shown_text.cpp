@@ -67,7 +67,9 @@ std::string for_markdown(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line = for_terminal(line);
-  const auto letter = [&](size_t at) { return at < line.size() && (is_letter_or_digit(line[at]) || (line[at] & 0x80) != 0); };
+  const auto letter = [&](size_t at) {
+    return at < line.size() && (is_letter_or_digit(line[at]) || (line[at] & 0x80) != 0);
+  };
   const size_t number = line.find_first_not_of("0123456789");  // the end of the leading digits
   const auto begins_list = [&](size_t at) {
     const char c = line[at];

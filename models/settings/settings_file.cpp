@@ -47,7 +47,8 @@ std::string as_toml(const std::string& value) {
 }
 
 std::string as_key(const std::string& key) {
-  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(),
+                                                 [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
@@ -124,9 +125,8 @@ std::vector<std::string> plugins_of_settings_file(const std::string& path) {
 }
 
 std::string plugin_argument(const std::string& plugin) {
-  const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
-    return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_';
-  });
+  const bool plain = std::all_of(plugin.begin(), plugin.end(),
+                                 [](char c) { return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_'; });
   return "--plugin=" + (plain ? plugin : for_bash(plugin));
 }
 
