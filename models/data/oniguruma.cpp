@@ -267,8 +267,7 @@ class Translation {
       if (next == 'w') check_case("\\w");
       output_ += next == 'w' ? meaning_of("word", class_of_name) : meaning;  // outside [], \w also has Latin-1 numbers
       at_ += 2;
-    } else if (is_letter_or_digit(next) &&
-               std::string_view("tnrfaeb").find(next) == std::string_view::npos) {
+    } else if (is_letter_or_digit(next) && std::string_view("tnrfaeb").find(next) == std::string_view::npos) {
       not_supported(all_.substr(at_, 2), other);
     } else {
       output_ += take(2);

@@ -127,9 +127,8 @@ std::vector<std::string> plugins_of_settings_file(const std::string& path) {
 }
 
 std::string plugin_argument(const std::string& plugin) {
-  const bool plain = std::all_of(plugin.begin(), plugin.end(), [](char c) {
-    return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_';
-  });
+  const bool plain = std::all_of(plugin.begin(), plugin.end(),
+                                 [](char c) { return is_letter_or_digit(c) || (c >= '+' && c <= '/') || c == '_'; });
   return "--plugin=" + (plain ? plugin : for_bash(plugin));
 }
 

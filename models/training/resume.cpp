@@ -65,13 +65,13 @@ bool is_in(const auto& names, std::string_view key) {
 }
 
 bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key); }
-bool is_of_data(const std::string& key) { return splits_data(key) || is_path_of_data(key); }
+bool describes_data(const std::string& key) { return splits_data(key) || is_path_of_data(key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
   check_usage(its == ours || !is_replay(run), "replay: the state in ", run, " is of a run with ", key, "=", its,
               ", not ", ours, "; leave ", key, " out");
   check_usage(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours, "; ",
-              is_of_data(key) ? "add --allow_new_text=yes to continue with other data, or " : "",
+              describes_data(key) ? "add --allow_new_text=yes to continue with other data, or " : "",
               "resume it with its own settings: ", resume_command(run));
 }
 
@@ -100,7 +100,7 @@ void check_same_settings(const TrainSettings& now, const TrainSettings& then, co
   if (then.optimizer.name != now.optimizer.name)  // the optimizer state would differ; its settings may change
     check_same(now.out, "optimizer", print(then.optimizer), print(now.optimizer));
   each_difference(now, then, tokenizer, [&](const std::string& key, const std::string& its, const std::string& ours) {
-    if (!now.allow_new_text || !is_of_data(key)) check_same(now.out, key, its, ours);
+    if (!now.allow_new_text || !describes_data(key)) check_same(now.out, key, its, ours);
   });
 }
 
@@ -205,7 +205,7 @@ bool has_new_data(const TrainSettings& now, const CheckpointState& before, const
   const TrainSettings then = make_settings(before.settings);
   bool differs = !difference_of_data(now, then, before, task).empty();
   each_difference(now, then, before.tokenizer,
-                  [&](const std::string& key, const auto&...) { differs |= is_of_data(key); });
+                  [&](const std::string& key, const auto&...) { differs |= describes_data(key); });
   return differs;
 }
 

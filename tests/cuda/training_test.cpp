@@ -60,9 +60,7 @@ class Runs {
     }
     return rows;
   }
-  std::string file(const std::string& checkpoint, const char* name) const {
-    return read_file(checkpoint + "/" + name);
-  }
+  std::string file(const std::string& checkpoint, const char* name) const { return read_file(checkpoint + "/" + name); }
   double loss_gap(const std::string& a, const std::string& b) const {
     const auto left = metrics(a), right = metrics(b);
     REQUIRE(left.size() == right.size());

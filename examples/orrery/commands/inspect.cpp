@@ -219,7 +219,7 @@ void write_numbers(const std::string& out, std::vector<NamedTensor> all, const s
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
 }
 
-void write_metrics(const std::string& out, const std::vector<models::View>& views) {
+void write_metrics_file(const std::string& out, const std::vector<models::View>& views) {
   const std::map<std::string, double> metrics = models::metrics_of(views);
   check(!metrics.empty(),
         "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
@@ -352,7 +352,7 @@ int inspect(const Arguments& arguments) {
         "list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
-    write_metrics(s.out, views);
+    write_metrics_file(s.out, views);
   else if (!s.out.empty())
     write_numbers(s.out, std::move(numbers), views);
   if (!s.html.empty()) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/settings/settings_table.h"
+#include "engine/settings/config.h"
 #include "models/study/verdict_file.h"
 
 namespace orrery::program {
