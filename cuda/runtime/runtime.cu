@@ -69,10 +69,8 @@ std::string way_out(cudaError_t result) {
 void check(cudaError_t result, const char* operation, int line = __builtin_LINE()) {
   if (result == cudaSuccess) return;
   std::string message = std::string(operation) + ": ";
-  if (no_device(result))
-    message += std::string("no GPU is available (") + cudaGetErrorName(result) + ")";
-  else
-    message += cudaGetErrorName(result) + (" at " + location(__FILE__, line));
+  const std::string name = cudaGetErrorName(result);
+  message += no_device(result) ? "no GPU is available (" + name + ")" : name + " at " + location(__FILE__, line);
   if (const auto [latest, of] = latest_launch().get(); latest.line)
     message += "; the last kernel was " + kernel_name(latest, of) + " at " + location(latest.file, latest.line) + ", " +
                shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";

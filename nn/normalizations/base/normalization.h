@@ -21,8 +21,7 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
-// (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias. Here and below weight and
-// bias are (C); weight is required unless stated, bias may be undefined.
+// (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias; weight (C), bias (C) or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
