@@ -94,19 +94,20 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
   if (!made_of_text) extra_inputs_["tokenizer"] = fingerprint_of(*tokenizer_);
-  check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
-        held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
+  check(s.validation_tokens <= held_out.size(), command_of(options.purpose), ": validation_tokens (",
+        s.validation_tokens, ") must be at most ", held_out.size(),
+        ", the held-out tokens; lower it, or use all with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.slice(0, s.validation_tokens) : held_out;
   notes_ = overlap_warnings(overlap, validation_.size(), TextTask::unit(), own_);
   const int64_t train_size = training().size();
   training_sample_ = training().slice(train_size - std::min(train_size, s.training_loss_tokens), train_size);
 }
 
-void TextTask::check_end_of_documents(const std::string& data) const {
+void TextTask::check_end_of_documents(const char* command, const std::string& data) const {
   const auto own = tokenizer_of_prepared(data);
   if (!own || own->end_of_text() == end_of_text()) return;
   const auto described = [](const std::optional<int32_t>& end) { return end ? text("token ", *end) : "no token"; };
-  fail("train: documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
+  fail(command, ": documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
        ", and for the model with ", described(end_of_text()), "; give the text itself, or take documents=no");
 }
 
