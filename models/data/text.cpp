@@ -108,6 +108,7 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
   } else {
     check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
+    notes_ = files.notes();
     const TextFiles::Fingerprints fingerprints = files.fingerprints();
     fingerprint_ = fingerprints.text, division_ = fingerprints.division;
     train_ = encode_all(files, tokenizer, fingerprints, parts_);

@@ -87,7 +87,7 @@ class TextTask : public Task {
   Fingerprint fingerprint_;
   std::vector<TrainedPart> trained_parts_;
   std::map<std::string, Fingerprint> extra_inputs_;
-  std::vector<std::string> notes_;  // about the validation split
+  std::vector<std::string> notes_;  // about files that are left out, and the validation split
   TokenSequence training_, validation_, training_sample_;
   int64_t batch_, context_, vocabulary_;
   mutable bool counted_ = false;
