@@ -146,4 +146,17 @@ std::vector<std::string> hook_patterns(std::span<const std::string> patterns) {
   return all;
 }
 
+void check_all_matched(const Hooks& hooks, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    for (const std::string& target : resolve_hook_names(pattern)) {
+      const auto is_match = [&](const std::string& name) {
+        return ::fnmatch(target.c_str(), name.c_str(), FNM_EXTMATCH) == 0;
+      };
+      if (target != pattern && std::ranges::none_of(hooks.names(), is_match))
+        fail("hooks: no value matches '", pattern, "'; available: ",
+             join(std::vector(hooks.names().begin(), hooks.names().end())));
+    }
+  hooks.check_all_matched();
+}
+
 }  // namespace orrery::models

@@ -187,18 +187,16 @@ class BytePairs final : public Tokenizer {
     const size_t reach = std::max<size_t>(1, added_.reach());
     // From here on, an added token may begin that the end of the text cuts off.
     const size_t certain = !more ? text.size() : text.size() < reach ? 0 : text.size() - reach + 1;
-    size_t at = 0;
-    while (at < text.size()) {
+    for (size_t at = 0;;) {
       const AddedTokens::Found next = matcher.next(at);
       if (more && next.begin >= certain)
         return at >= certain ? at : at + pretokenizer_.each_complete(text.substr(at, certain - at), take);
       pretokenizer_.each(text.substr(at, next.begin - at), take);
-      if (next.begin == next.end) break;
-      tokens.push_back(next.token);
-      if (ends) ends->push_back(next.end);
+      if (!next.token) return text.size();
+      tokens.push_back(*next.token);
+      if (ends) ends->push_back(std::max(next.begin, next.end));
       at = next.end;
     }
-    return text.size();
   }
 
   // `at`: offset of the pre-token in the text, for errors.

@@ -34,10 +34,11 @@ class LanguageModeling final : public TextTask {
     if (options.purpose != Purpose::evaluate) batches_.emplace(training(), options.batch_size, context(), options.seed);
     if (!s.documents) return;
     end_of_document_ = end_of_text();
-    check(end_of_document_.has_value(),
-          "train: documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave "
-          "documents out");
-    check_end_of_documents(s.data), check_end_of_documents(s.validation_data);
+    const char* const command = command_of(options.purpose);
+    check(end_of_document_.has_value(), command,
+          ": documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave documents "
+          "out");
+    check_end_of_documents(command, s.data), check_end_of_documents(command, s.validation_data);
     if (options.purpose != Purpose::evaluate) check_documents(training(), *end_of_document_, "data");
     check_documents(validation(), *end_of_document_,
                     s.validation_data.empty() ? "the validation split of data" : "validation_data");

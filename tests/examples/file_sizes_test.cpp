@@ -109,7 +109,7 @@ TEST_CASE("file sizes: a text that unpacks to gigabytes is refused with the memo
   REQUIRE(run_shell("head -c 400000000 /dev/zero | tr '\\0' a | gzip -1 > '" + text + "'").code == 0);
   const Outcome outcome = run_shell("ulimit -v 400000; $ORRERY train --data='" + text + "' --out='" + (folder / "run") +
                                     "' --tokenizer=byte --layers=1 --heads=1 --width=8 --steps=1 --threads=1");
-  expect_error(outcome).names("text").names(text).names("MB");
+  expect_error(outcome).names("text").names(text).names("MB of tokens").names("MB of memory");
 }
 
 TEST_CASE("file sizes: tokens that do not match their description are refused before they are read") {

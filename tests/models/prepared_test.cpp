@@ -349,6 +349,37 @@ TEST_CASE("prepared: a folder's files are read by name, with a token between doc
   expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
 }
 
+TEST_CASE("prepared: backups, images and other compressed files of a folder are left out and counted") {
+  const Folder folder;
+  const std::string path = folder / "texts";
+  for (const std::string name : {"k.txt~", "l.bak", "h.png", "i.JPG", "o.txt.xz", "p.txt.bz2", "q.tar.gz"})
+    write(path + "/" + name, "none");
+  expect_error([&] { const TextFiles none(path); }).names(path).value("without text files");
+  CHECK(TextFiles(path + "/l.bak").notes().empty());  // a file that is named is read
+  write(path + "/a.txt", "one");
+  write(path + "/b.log", "two");
+  const TextFiles files(path);
+  CHECK(files.bytes() == 6);
+  REQUIRE(files.notes().size() == 1);
+  Message(files.notes()[0])
+      .names("7 files in " + path + " (1 .bak, 1 .bz2, 1 .jpg, 1 .png, 1 .tar.gz, 1 .xz, 1 ~; first: " + path + "/h.png)")
+      .value("2 are read")
+      .offers("gzip");
+  const auto tokenizer = make_tokenizer("byte", path);
+  const Text text(path, *tokenizer, 0);
+  CHECK(text.train().size() == 6);
+  CHECK(text.notes() == files.notes());
+  const Prepared made = prepare({.input = path, .out = folder / "tokens", .tokenizer = "byte"});
+  CHECK(made.train + made.validation == 6);
+  CHECK(made.notes == files.notes());
+  const Run run;  // each run reports the line
+  write(run.folder / "both/a.txt", read_file(run.text)), write(run.folder / "both/b.bak", "none");
+  const Trainer trainer(run.settings({{"data", run.folder / "both"}}));
+  const std::vector<std::string> warnings = trainer.task().warnings();
+  REQUIRE(!warnings.empty());
+  Message(warnings[0]).names("1 file in " + (run.folder / "both")).value("1 .bak").value("1 is read");
+}
+
 TEST_CASE("prepared: a text packed by gzip is read like an unpacked one") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";

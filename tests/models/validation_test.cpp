@@ -124,6 +124,12 @@ TEST_CASE("documents: packed documents are evaluated and trained on like separat
 
   const Run run;
   expect_error([&] { run.train({{"documents", "yes"}}); }).names("documents=yes").names("tokenizer").offers("GPT-2");
+  TrainSettings s = run.settings({{"documents", "yes"}});
+  const TaskOptions options{.purpose = Purpose::evaluate};
+  expect_error([&] { tasks().at(s.task).make(s.task_settings, s.model_settings, options); })
+      .names("evaluate")
+      .names("documents=yes")
+      .offers("GPT-2");
 }
 
 TEST_CASE("documents: a run over packed documents resumes bit-identically") {

@@ -75,12 +75,13 @@ struct InspectSettings {
 std::vector<NamedTensor> captured(const models::InspectedExample& inspected, const std::string& patterns) {
   std::vector<NamedTensor> all;
   std::map<std::string, int> times;
-  const Hooks hooks(models::hook_patterns(split_list(patterns)), [&](const std::string& name, const Tensor& value) {
+  const std::vector<std::string> given = split_list(patterns);
+  const Hooks hooks(models::hook_patterns(given), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
   inspected.run();
-  as_usage([&] { hooks.check_all_matched(); });
+  as_usage([&] { models::check_all_matched(hooks, given); });
   return all;
 }
 

@@ -182,16 +182,15 @@ class SentencePiece final : public Tokenizer {
   void encode(std::string_view text, const Encoded& to) const {
     check_characters(text);
     AddedTokens::Matcher matcher(added_, text);
-    for (size_t at = 0; at < text.size();) {
+    for (size_t at = 0;;) {
       const AddedTokens::Found next = matcher.next(at);
       if (next.begin > at) {
         add_tokens(text.substr(at, next.begin - at), at > 0, to);
         to.end_at(text.data() + next.begin);
       }
-      if (next.end > next.begin) {
-        to.tokens.push_back(next.token);
-        if (to.ends) to.ends->push_back(0), to.end_at(text.data() + next.end);
-      }
+      if (!next.token) return;
+      to.tokens.push_back(*next.token);
+      if (to.ends) to.ends->push_back(0), to.end_at(text.data() + std::max(next.begin, next.end));
       at = next.end;
     }
   }
