@@ -27,6 +27,7 @@
 #include "models/interop/npy.h"
 #include "models/reports/report_views.h"
 #include "models/study/run_contents.h"
+#include "models/training/memory_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -336,6 +337,7 @@ int inspect(const Arguments& arguments) {
   if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
   for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
   std::vector<models::View> views;
+  const models::HostMemoryLimit limit;  // an error instead of the system's kill
   {
     Progress progress("analyzing " + words[0]);
     s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
