@@ -308,7 +308,7 @@ TEST_CASE("file sizes: a word whose merges do not fit in memory is refused with 
   const Folder folder;
   const std::string text = folder / "text.txt", tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
   REQUIRE(run_shell(repeated_without_ends("ll", 12'000'000) + " > '" + text + "'").code == 0);  // 8 MB
-  expect_refusal_within(500'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") + "' --tokenizer='" +
+  expect_refusal_within(640'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") + "' --tokenizer='" +
                                      tokenizer + "'")
       .names("word")
       .value("8 MB")
