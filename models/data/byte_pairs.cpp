@@ -213,6 +213,7 @@ class BytePairs final : public Tokenizer {
     if (pretoken.size() > max_cached_bytes) {
       for (size_t begin = 0, end = 1; begin < pretoken.size(); begin = end++) {
         while (end < pretoken.size() && together_[pair_of(pretoken, end - 1)]) ++end;
+        check_word_memory(end - begin);
         const std::vector<int32_t> merged = merge(pretoken.substr(begin, end - begin), at + begin);
         tokens.insert(tokens.end(), merged.begin(), merged.end());
       }
@@ -248,7 +249,9 @@ class BytePairs final : public Tokenizer {
     };
     constexpr size_t none = static_cast<size_t>(-1);
     std::vector<Node> nodes(pretoken.size());
-    std::priority_queue<Candidate> candidates;
+    std::vector<Candidate> room;
+    room.reserve(nodes.size());
+    std::priority_queue<Candidate> candidates({}, std::move(room));
     const auto consider = [&](size_t left, size_t right) {
       if (left == none || right == none) return;
       const int32_t a = nodes[left].token, b = nodes[right].token;

@@ -304,6 +304,18 @@ TEST_CASE("file sizes: a text whose tokens do not fit in memory is refused befor
         .offers("prepare");
 }
 
+TEST_CASE("file sizes: a word whose merges do not fit in memory is refused with the needed memory") {
+  const Folder folder;
+  const std::string text = folder / "text.txt", tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
+  REQUIRE(run_shell(repeated_without_ends("ll", 12'000'000) + " > '" + text + "'").code == 0);  // 8 MB
+  expect_refusal_within(640'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") + "' --tokenizer='" +
+                                     tokenizer + "'")
+      .names("word")
+      .value("8 MB")
+      .names("648 MB")
+      .offers("line breaks");
+}
+
 // tests/cases/sentence_piece_memory: texts whose parts no ASCII character ends. Encoding such a text
 // at once took 75 bytes of memory for each of its bytes.
 TEST_CASE("file sizes: the memory of prepare does not grow with a text in the letters of China") {
