@@ -77,7 +77,8 @@ std::string full_target(const HookAlias& alias, const std::string& layer) {
   const std::string near = nearest(pattern, known);
   std::string meant;
   for (const HookAlias& alias : hook_aliases())
-    if (full_source(alias, layer) == near) meant = full_target(alias, layer);
+    if (full_source(alias, layer) == near)
+      meant = alias.in_block ? text("blocks.", layer, ".", alias.target) : alias.target;
   fail("hooks: TransformerLens's '", pattern, "' is not available here; ",
        near.empty() ? "" : text("did you mean '", near, "' (", meant, ")? "), "available: ", join(known));
 }

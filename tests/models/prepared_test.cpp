@@ -330,56 +330,6 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
   expect_error([&] { TokenSequence::from_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
 }
 
-TEST_CASE("prepared: a folder's files are read by name, with a token between documents, without hidden files") {
-  const Folder folder;
-  const std::string path = folder / "texts";
-  write(path + "/b.txt", "two");
-  write(path + "/a/z.txt", "one");
-  write(path + "/.hidden", "none");
-  const TextFiles files(path);
-  CHECK(files.bytes() == 6);
-  CHECK(files.fingerprints().text.sha256 == sha256(std::as_bytes(std::span("onetwo", 6))));
-  const auto tokenizer = make_tokenizer(byte_pairs + "gpt2", "");
-  CHECK(tokenizer->decode(Text(path, *tokenizer, 0).train().to_vector()) == "one<|endoftext|>two<|endoftext|>");
-  CHECK(Text(path, *make_tokenizer("byte", path), 0).train().size() == 6);
-  const std::string empty = folder / "empty";
-  make_folders(empty);
-  expect_error([&] { const TextFiles none(empty); }).names(empty).value("without files");
-  write(empty + "/x", "");
-  expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
-}
-
-TEST_CASE("prepared: backups, images and other compressed files of a folder are left out and counted") {
-  const Folder folder;
-  const std::string path = folder / "texts";
-  for (const std::string name : {"k.txt~", "l.bak", "h.png", "i.JPG", "o.txt.xz", "p.txt.bz2", "q.tar.gz"})
-    write(path + "/" + name, "none");
-  expect_error([&] { const TextFiles none(path); }).names(path).value("without text files");
-  CHECK(TextFiles(path + "/l.bak").notes().empty());  // a file that is named is read
-  write(path + "/a.txt", "one");
-  write(path + "/b.log", "two");
-  const TextFiles files(path);
-  CHECK(files.bytes() == 6);
-  REQUIRE(files.notes().size() == 1);
-  Message(files.notes()[0])
-      .names("7 files in " + path + " (1 .bak, 1 .bz2, 1 .jpg, 1 .png, 1 .tar.gz, 1 .xz, 1 ~; first: " + path + "/h.png)")
-      .value("2 are read")
-      .offers("gzip");
-  const auto tokenizer = make_tokenizer("byte", path);
-  const Text text(path, *tokenizer, 0);
-  CHECK(text.train().size() == 6);
-  CHECK(text.notes() == files.notes());
-  const Prepared made = prepare({.input = path, .out = folder / "tokens", .tokenizer = "byte"});
-  CHECK(made.train + made.validation == 6);
-  CHECK(made.notes == files.notes());
-  const Run run;  // each run reports the line
-  write(run.folder / "both/a.txt", read_file(run.text)), write(run.folder / "both/b.bak", "none");
-  const Trainer trainer(run.settings({{"data", run.folder / "both"}}));
-  const std::vector<std::string> warnings = trainer.task().warnings();
-  REQUIRE(!warnings.empty());
-  Message(warnings[0]).names("1 file in " + (run.folder / "both")).value("1 .bak").value("1 is read");
-}
-
 TEST_CASE("prepared: a text packed by gzip is read like an unpacked one") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";
