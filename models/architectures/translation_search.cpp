@@ -77,7 +77,7 @@ class Search {  // of one batch
     const double of_row = std::min(2 * beam, vocabulary) * sizeof(Candidate) + logits_held * sizeof(float) * vocabulary;
     check_memory(text("translate: ", pluralize(static_cast<int64_t>(sentences_.size()), "sentence"),
                       " at once with beam=", s_.beam),
-                 rows * of_row, out_of_memory_advice());
+                 rows * of_row, "use a smaller beam or batch_size");
   }
   // Returns the most likely tokens of each row.
   std::vector<std::vector<Candidate>> next_candidates() {

@@ -314,6 +314,12 @@ TEST_CASE("file sizes: a word whose merges do not fit in memory is refused with 
       .value("8 MB")
       .names("648 MB")
       .offers("line breaks");
+  expect_refusal_within(400'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") +
+                                     "' --tokenizer='byte_pair(vocabulary=258)'")
+      .names("words")
+      .value("8 MB")
+      .names("328 MB")
+      .offers("shorter text");
 }
 
 // tests/cases/sentence_piece_memory: texts whose parts no ASCII character ends. Encoding such a text

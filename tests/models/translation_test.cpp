@@ -106,7 +106,7 @@ TEST_CASE("translation: a beam whose candidates cannot fit is refused with the n
   const auto search = [&] {
     translate(*model, sources, small_marks, {.beam = 1'000'000'000'000'000, .max_tokens = 64});
   };
-  expect_error(search).names("translate: 1 sentence").names("beam=1000000000000000").names("MB").value("free");
+  expect_error(search).names("translate: 1 sentence").names("beam=1000000000000000").names("MB").offers("beam");
   CHECK(translate(*model, sources, small_marks, {.beam = 1'000'000'000'000'000, .max_tokens = 1}).size() == 1);
 }
 
