@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <regex>
 
 #include "tests/examples/training.h"
 #include "tests/support/logged_rows.h"
@@ -11,6 +10,7 @@
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
+using orrery::testing::match_in;
 using orrery::testing::Message;
 using orrery::testing::rows_without_time;
 
@@ -111,11 +111,11 @@ TEST_CASE("train: a second run in a folder is refused while the first one runs, 
       command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  std::smatch process;
-  REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
+  const auto process = match_in(outcome.out, "code 1, process (\\d+)\n");
+  REQUIRE(process.size() == 2);
   expect_error(Outcome{1, "", outcome.err.substr(0, outcome.err.find('\n') + 1)})
       .names(folder / "run")
-      .value(process[1].str())
+      .value(process[1])
       .offers("another --out");
   CHECK(fs::exists(folder / "run/step_000004"));
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <regex>
 #include <sstream>
 
 #include "engine/types/format.h"
@@ -15,7 +14,9 @@
 
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
+using orrery::testing::finds;
 using orrery::testing::logged_rows;
+using orrery::testing::matches;
 using orrery::testing::Message;
 using Words = std::vector<std::string>;
 
@@ -28,11 +29,11 @@ TEST_CASE("train: settings, steps, files and the validation loss are printed in 
   CHECK(contains(outcome.err, "settings: model=gpt-char-small layers=1 heads=2 width=16 context=8"));
   CHECK(contains(outcome.err, " data=" + (folder / "text.txt")));
   for (const char* usual : {"task=", "learning_rate=", "seed="}) CHECK(!contains(outcome.err, usual));
-  CHECK(std::regex_search(outcome.err, std::regex("model: [\\d,]+ parameters")));
+  CHECK(finds(outcome.err, "model: [\\d,]+ parameters"));
   Message(outcome.err).names("parameters").value("900 training tokens").value(100).names("validation");
-  CHECK(std::regex_search(
-      outcome.err, std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
-                              "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n")));
+  CHECK(finds(outcome.err,
+              "step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
+              "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n"));
   for (const char* code : {"\r", "\x1b"}) CHECK(!contains(outcome.out + outcome.err, code));
   Message(outcome.err).names("checkpoint").value((folder / "run/step_000004") + "\n");
   for (const char* file : {"settings.toml", "metrics.jsonl", "step_000004/weights.safetensors",
@@ -41,9 +42,8 @@ TEST_CASE("train: settings, steps, files and the validation loss are printed in 
     CHECK(contains(outcome.out, "  " + (folder / "run/") + file + "\n"));
     CHECK(fs::exists(folder / "run/" + file));
   }
-  CHECK(std::regex_match(
-      last_line(outcome.out),
-      std::regex("validation loss \\d+\\.\\d{4}, bits per character \\d+\\.\\d{4}, training loss \\d+\\.\\d{4}")));
+  CHECK(matches(last_line(outcome.out),
+                "validation loss \\d+\\.\\d{4}, bits per character \\d+\\.\\d{4}, training loss \\d+\\.\\d{4}"));
   CHECK(outcome.out.back() == '\n');
   CHECK(outcome.out.starts_with("files:\n"));
   CHECK(last_line(outcome.err) ==
