@@ -1,6 +1,7 @@
 // Images and classes as users have them (tests/cases), with models and folders of other programs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
