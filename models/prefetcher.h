@@ -16,6 +16,7 @@ class Prefetcher {
   // `make` may run on another thread, one call at a time.
   explicit Prefetcher(std::function<Value(const Key&)> make) : make_(std::move(make)) {}
 
+  // Returns the value of `key`, and begins to make that of `next`. Throws the errors of make(key).
   Value at(const Key& key, const Key& next) {
     std::optional<Value> value;
     if (pending_.valid() && pending_key_ == key) value = pending_.get();

@@ -1,7 +1,8 @@
 #!/bin/sh
-# sh tests/package.sh BUILD: tests README's files for a project that uses orrery: installed, from the folder BUILD
-# itself, and with the sources as a subfolder, which takes over objects of BUILD.  The subfolder's code must be as fast
-# as the installed one for any build type of the parent.  `orrery try` must then work with the installed headers.
+# sh tests/package.sh BUILD: tests the program of README.md and the files of examples/own_project/README.md, a project
+# that uses orrery: installed, from the folder BUILD itself, and with the sources as a subfolder, which takes over
+# objects of BUILD.  The subfolder's code must be as fast as the installed one for any build type of the parent.
+# `orrery try` must then work with the installed headers.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -20,13 +21,14 @@ fail() {
   exit 1
 }
 
-# README has both files between these marks.
-extract() { sed -n "/^<!-- $1 begin -->/,/^<!-- $1 end -->/p" README.md | grep -v -e '^<!--' -e '^```'; }
+# extract NAME PAGE: prints the file that the page has between these marks.
+extract() { sed -n "/^<!-- $1 begin -->/,/^<!-- $1 end -->/p" "$2" | grep -v -e '^<!--' -e '^```'; }
+page=examples/own_project/README.md
 installed=$work/installed subfolder=$work/subfolder prefix=$work/prefix
 mkdir "$installed" "$subfolder"
-extract "project" > "$installed/CMakeLists.txt"
-extract "program" > "$installed/mine.cpp"
-grep -q main "$installed/mine.cpp" || fail "README has lost its program"
+extract "project" $page > "$installed/CMakeLists.txt"
+extract "training" README.md > "$installed/mine.cpp"
+grep -q main "$installed/mine.cpp" || fail "README.md has lost its program"
 cat >> "$installed/CMakeLists.txt" << 'END'
 add_executable(steps steps.cpp)
 target_link_libraries(steps PRIVATE orrery::core)
@@ -55,7 +57,7 @@ END
 # setting FOLDER NAME: prints a value of CMake's cache there.
 setting() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
 or_show install.log cmake --install "$build" --prefix "$prefix"
-# README puts BUILD into PATH, which find_package searches, too; a prefix has precedence.
+# The pages put BUILD into PATH, which find_package searches, too; a prefix has precedence.
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/build" -DCMAKE_PREFIX_PATH="$prefix"
 PATH=$build:$PATH or_show configure.log cmake -S "$installed" -B "$installed/by_path"
 [ "$(setting "$installed/by_path" orrery_DIR)" = "$build" ] || fail "the package in PATH was not found"
@@ -67,6 +69,21 @@ for folder in build by_path; do or_show build.log cmake --build "$installed/$fol
 "$installed/build/mine" > "$work/one"
 "$installed/by_path/mine" > "$work/by_path"
 cmp "$work/one" "$work/by_path" || fail "the installed library and the build folder give different results"
+awk '{ loss = $4 } END { exit !(NR == 4 && loss < 0.01) }' "$work/one" ||
+  fail "the program of README.md has not learned"
+
+# The loop of the page, linked with the parts of the page.
+loop=$work/loop
+mkdir "$loop"
+extract "project" $page | sed 's/mine.cpp/loop.cpp parts.cpp/' > "$loop/CMakeLists.txt"
+extract "loop" $page > "$loop/loop.cpp"
+sed -n '/^<!-- file parts.cpp -->/,/^```$/p' $page | grep -v -e '^<!--' -e '^```' > "$loop/parts.cpp"
+or_show configure.log cmake -S "$loop" -B "$loop/build" -DCMAKE_PREFIX_PATH="$prefix"
+or_show build.log cmake --build "$loop/build"
+head -c 20000 examples/data/tinyshakespeare.txt > "$loop/text.txt"
+"$loop/build/mine" "$loop/text.txt" 41 > "$work/losses"
+awk '/^step/ { loss[++n] = $4 } END { exit !(n == 3 && loss[3] < loss[1] - 0.5) }' "$work/losses" ||
+  { cat "$work/losses"; fail "the loop of $page does not learn"; }
 
 sed "s|^find_package.*|add_subdirectory(\"$source\" orrery)|" "$installed/CMakeLists.txt" > "$subfolder/CMakeLists.txt"
 cp "$installed"/*.cpp "$subfolder"
@@ -104,6 +121,12 @@ for parent in -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLA
   commands "$folder" | sed 's/.*\( -O[^ ]*\).*/\1/' | sort -u > "$work/optimization"
   [ "$(tr -d '\n' < "$work/optimization")" = " -O2 -O3" ] || fail "not optimized in a parent with $parent"
 done
+# A warning of a newer compiler must not stop a build without options, such as the quickstart's.
+or_show configure.log cmake -S "$subfolder" -B "$subfolder/default" -G "Unix Makefiles" \
+  -DCMAKE_CXX_COMPILER="$(setting "$build" CMAKE_CXX_COMPILER)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+commands "$subfolder/default" > "$work/commands"
+grep -q tensor.cpp "$work/commands" || fail "a build without options has no files"
+! grep -e -Werror "$work/commands" || fail "warnings are errors without ORRERY_WERROR"
 ! grep -E '^(CUDA|NATIVE|TESTS|EXAMPLES|SANITIZE|INSTALL):' "$subfolder/build/CMakeCache.txt" ||
   fail "options leak into a parent project"
 for target in orrery_core models_objects orrery_models; do

@@ -3,20 +3,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "tests/support/contents.h"
+#include "tests/support/tree.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using orrery::testing::lines_of;
+using orrery::testing::contents;
 using Strings = std::vector<std::string>;
 
 struct File {
@@ -32,7 +32,7 @@ struct File {
 };
 using Files = std::vector<File>;
 
-const fs::path root = ORRERY_SOURCE_DIR;
+const fs::path& root = orrery::testing::source_root;
 // A file includes from its own layer and earlier ones. engine and cuda share the first layer.
 const std::vector<Strings> layers{
     {"engine/types", "engine/math", "engine/system", "engine/settings", "engine/attention_formula"},
@@ -42,7 +42,7 @@ const std::vector<Strings> layers{
     {"models"},
     {"examples"}};
 
-File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), orrery::testing::contents(path)}; }
+File read(const fs::path& path) { return {fs::relative(path, root).generic_string(), contents(path)}; }
 
 const Files& tree() {
   static const Files files = [] {
@@ -62,17 +62,10 @@ const Files& tree() {
   return files;
 }
 
-Strings lines(const std::string& text) {
-  Strings result;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) result.push_back(line);
-  return result;
-}
-
 Strings includes(const File& file) {
   static const std::regex form(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   Strings result;
-  for (const std::string& line : lines(file.text))
+  for (const std::string& line : lines_of(file.text))
     if (std::smatch match; std::regex_search(line, match, form)) result.push_back(match[1]);
   return result;
 }
@@ -221,7 +214,7 @@ Strings text_violations(const Files& files) {
   Strings result;
   for (const File& file : files) {
     int number = 0;
-    for (const std::string& line : lines(file.text)) {
+    for (const std::string& line : lines_of(file.text)) {
       ++number;
       for (const Ban& ban : bans)
         if (std::regex_search(file.path, ban.paths) && std::regex_search(line, ban.pattern))
@@ -284,33 +277,35 @@ TEST_CASE("rules: engine, cuda and nn have at most 32,970 lines") {
 
 TEST_CASE("rules: the roots of engine, cuda and nn contain folders and no sources") {
   for (const std::string layer : {"engine", "cuda", "nn"})
-    for (const auto& entry : fs::directory_iterator(root / layer))
-      CHECK_MESSAGE((entry.is_directory() || entry.path().extension() == ".cmake"), entry.path().filename().string(),
-                    " is at the root of ", layer);
+    for (const auto& entry : fs::directory_iterator(root / layer)) {
+      const std::string extension = entry.path().extension().string();
+      CHECK_MESSAGE((entry.is_directory() || extension == ".cmake" || extension == ".md"),
+                    entry.path().filename().string(), " is at the root of ", layer);
+    }
 }
 
-// README's reading list: rows of the table between the marks, whose first cell names a file.
+// The reading list of engine/README.md: rows of the table between the marks, whose first cell names a file.
 TEST_CASE("rules: the files of the reading list exist and have at most 3,000 lines") {
-  const std::string text = read(root / "README.md").text;
+  const std::string text = read(root / "engine/README.md").text;
   const size_t begin = text.find("<!-- evening begin -->"), end = text.find("<!-- evening end -->");
   REQUIRE(begin < end);
   REQUIRE(end != std::string::npos);
   static const std::regex row("^\\| `([^`]+)` \\|");
   std::set<std::string> known;
   int64_t total = 0;
-  for (const std::string& line : lines(text.substr(begin, end - begin))) {
+  for (const std::string& line : lines_of(text.substr(begin, end - begin))) {
     std::smatch match;
     if (!std::regex_search(line, match, row)) continue;
     const std::string path = match[1];
     REQUIRE_MESSAGE(fs::exists(root / path), path, " is on the reading list, but does not exist");
     CHECK_MESSAGE(known.insert(path).second, path, " is listed twice");
-    total += static_cast<int64_t>(lines(read(root / path).text).size());
+    total += static_cast<int64_t>(lines_of(read(root / path).text).size());
   }
   CHECK(known.size() >= 15);
   CHECK_MESSAGE(total <= 3000, "the reading list has ", total, " lines");
 }
 
-// README.md shows the order; if it differs, the test prints the correct order.
+// engine/README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("rules: includes between folders have no cycle") {
   for (const bool whole : {true, false}) {
     const FolderLevels levels = levels_of(tree(), whole);
@@ -320,8 +315,8 @@ TEST_CASE("rules: includes between folders have no cycle") {
   size_t number = 0;
   for (const Strings& level : levels_of(tree(), false).levels)
     order += std::to_string(++number) + "  " + joined(level) + "\n";
-  CHECK_MESSAGE(read(root / "README.md").text.find("```\n" + order + "```\n") != std::string::npos,
-                "README.md needs these lines:\n", order);
+  CHECK_MESSAGE(read(root / "engine/README.md").text.find("```\n" + order + "```\n") != std::string::npos,
+                "engine/README.md needs these lines:\n", order);
 }
 
 TEST_CASE("rules: the top level has a fixed set of entries") {
@@ -332,6 +327,26 @@ TEST_CASE("rules: the top level has a fixed set of entries") {
     if (name.starts_with('.') || name.starts_with("build") || name == "runs")
       continue;  // git ignores the names of the last two
     CHECK_MESSAGE(allowed.contains(name), name, " is not allowed at the top level");
+  }
+}
+
+// A string in a test ends with the path of the file or of a folder that is read as a whole; or with
+// the name below the folder of the case, which another string names.
+TEST_CASE("rules: every file of tests/cases is named in a test") {
+  std::string tests;
+  for (const File& file : tree())
+    if (file.code() && file.below("tests") && !file.below("tests/cases")) tests += file.text;
+  const auto names = [&](const std::string& path) {
+    return tests.find(path + "\"") != std::string::npos || tests.find(path + "'") != std::string::npos;
+  };
+  for (const auto& entry : fs::recursive_directory_iterator(root / "tests/cases")) {
+    const std::string path = fs::relative(entry.path(), root / "tests/cases").generic_string();
+    if (!entry.is_regular_file() || path == "README.md") continue;
+    const size_t begin = path.find('/') + 1;
+    bool named = names("\"" + path.substr(begin, path.find('/', begin) - begin));
+    for (size_t end = path.find('/'); !named && end != std::string::npos; end = path.find('/', end + 1))
+      named = names(path.substr(0, end));
+    CHECK_MESSAGE((named || names(path)), path);
   }
 }
 

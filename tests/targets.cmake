@@ -119,7 +119,8 @@ if(TARGET orrery)
     add_executable(random_settings tests/examples/random_settings.cpp)
     target_link_libraries(random_settings PRIVATE orrery_models)
     target_compile_definitions(examples_tests PRIVATE "RANDOM_SETTINGS=\"$<TARGET_FILE:random_settings>\"")
-    add_dependencies(examples_tests orrery wrong_derivative random_settings)
+    target_compile_definitions(examples_tests PRIVATE "GPT_EXAMPLE=\"$<TARGET_FILE:05_gpt>\"")
+    add_dependencies(examples_tests orrery wrong_derivative random_settings 05_gpt)
   endif()
   add_test(NAME add_file COMMAND sh "${PROJECT_SOURCE_DIR}/tests/add_file_test.sh" "${PROJECT_BINARY_DIR}")
   set_tests_properties(add_file PROPERTIES LABELS examples TIMEOUT 900)
@@ -174,9 +175,18 @@ if(ORRERY_EXAMPLES AND (ORRERY_CUDA OR TARGET orrery_emulated))
       add_executable(${program} "${file}")
       target_link_libraries(${program} PRIVATE orrery_emulated)
     endif()
-    add_test(NAME example_${name}_on_device COMMAND ${program} cuda)
+    add_test(NAME example_${name}_on_device COMMAND ${program} cuda ${arguments_of_${name}}
+             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(example_${name}_on_device PROPERTIES LABELS cuda TIMEOUT 600)
   endforeach()
+endif()
+
+add_test(NAME api COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/api.py" --check)
+set_tests_properties(api PROPERTIES LABELS rules TIMEOUT 120)
+
+if(TARGET orrery AND NOT ORRERY_SANITIZE)
+  add_test(NAME pages COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/pages.py" $<TARGET_FILE:orrery>)
+  set_tests_properties(pages PROPERTIES LABELS examples TIMEOUT 1800)
 endif()
 
 if(ORRERY_INSTALL AND TARGET orrery)
@@ -242,7 +252,7 @@ endforeach()
 
 # Tests run in parallel, the longest first.  COST: seconds on a slow machine.
 foreach(cost examples_tests=480 models_tests=300 cuda_tests=300 add_file=200 cuda_tests_truncating=180
-             fault_injection_tests=100 package=60)
+             pages=150 fault_injection_tests=100 package=90)
   string(REPLACE "=" ";" cost "${cost}")
   list(GET cost 0 test)
   if(TEST ${test})

@@ -5,7 +5,7 @@
 //
 //   forward             a block has a tile of queries and loops over its visible keys, then over the slots.
 //                       Registers hold the output, and for softmax the largest score and the sum so far.
-//   statistics          the same loop with the final weights; registers hold the counts.
+//   statistics          the same loop with the final weights; registers hold the sums.
 //   backward, queries   the same loop; registers hold dq and dz.                              backward.cuh
 //   backward, keys      a block has a tile of keys (or of slots) and loops over the queries that attend to it, of
 //                       all its heads (and for slots all sequences); registers hold dk and dv.
@@ -122,10 +122,10 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
 
 // ---- statistics
 
-// Combines the counts of the threads of a row.
+// Combines the sums of the threads of a row.
 template <class A>
-__device__ void join(RowCounts<A>& row) {
-  row.sum = sum_of_row(row.sum), row.positive = sum_of_row(row.positive), row.logarithms = sum_of_row(row.logarithms);
+__device__ void join(RowSums<A>& row) {
+  row.sum = sum_of_row(row.sum), row.positive = sum_of_row(row.positive), row.p_log_p = sum_of_row(row.p_log_p);
   row.visible = sum_of_row(row.visible), row.zeros = sum_of_row(row.zeros), row.largest = maximum_of_row(row.largest);
 }
 
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = QueryWork<A>(p, 1).q;
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
-  RowCounts<A> counts[Tile::each];
+  RowSums<A> sums[Tile::each];
   A log_sum[Tile::each];
 #pragma unroll
   for (int a = 0; a < Tile::each; ++a) {
@@ -150,14 +150,14 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
     compute_scores(tile, p, q, keys, ramp_values, false, s);
     each_element<A>(q, keys, [&](int a, int b, int, int) {
       if (!is_masked(ramp_values[a][b], false))
-        counts[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
+        sums[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
     });
   }
 #pragma unroll
   for (int a = 0; a < Tile::each; ++a) {
     const int i = q.first + tile_row() + 16 * a;
-    join(counts[a]);
-    if (i < p.queries && tile_column() == 0) write_statistics(p.statistics, row_of(p, q) + i, counts[a], Logarithm{});
+    join(sums[a]);
+    if (i < p.queries && tile_column() == 0) write_statistics(p.statistics, row_of(p, q) + i, sums[a], Logarithm{});
   }
 }
 

@@ -37,7 +37,7 @@ struct RowTerms {
       const int i = q.first + tile_row() + 16 * a;
       const int64_t index = row_of(p, q) + i;
       const bool exists = i < p.queries;
-      log_sum[a] = softmax && exists ? usable_log_sum(p.log_sum[index]) : A(0);
+      log_sum[a] = softmax && exists ? log_sum_or_infinity(p.log_sum[index]) : A(0);
       centre[a] = !exists ? A(0) : softmax ? p.inner[index] : given.sum_gradient ? -given.sum_gradient[index] : A(0);
       entropy[a] = exists ? entropy_term(given, index, Logarithm{}) : EntropyTerm<A>{};
     }

@@ -12,7 +12,7 @@ namespace orrery::cuda {
 template <class A, class Weighting>
 struct WeightedProblem : AttentionProblem<A> {
   Weighting weights;
-  const A* inner = nullptr;  // backward: c of engine/attention_formula/problem.h
+  const A* inner = nullptr;  // backward of softmax: c_i = <do_i, o_i> for each row
 };
 
 // Rows of one head, one per token. Kernels for float also access bf16, chosen at run time: so a

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(attention_threads)
                    .product(ElementsOfTerms::load(gradient, first, size, aligned));
   }
   inner = across_lanes(inner, Plus{}, lanes_of_terms);
-  if (here && lane == 0) terms[row] = {log2_of_e * usable_log_sum(log_sum), -inner};
+  if (here && lane == 0) terms[row] = {log2_of_e * log_sum_or_infinity(log_sum), -inner};
 }
 
 // Values per query for a lane's elements, with queries as rows or as columns. For columns they are

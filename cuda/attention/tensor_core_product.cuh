@@ -171,7 +171,7 @@ __device__ void add_weighted_rows(const OperandOffsets<Size>& offsets, const uin
 
 // ---- results
 
-// Stores the warp's rows, which begin at row `first`, if they are below `end`.
+// Stores the warp's rows, from `first` to `end` at most, times factor(block, half of the block's rows).
 template <int Blocks, int Groups, class Factor>
 __device__ void store_rows(const WriteRows<float>& rows, int first, int end, int size,
                            const float (&sum)[Blocks][Groups][4], const Factor& factor) {

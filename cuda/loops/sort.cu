@@ -6,7 +6,7 @@ namespace orrery::cuda {
 
 void sort(const int32_t* key, int64_t n, int64_t limit, int32_t* sorted, int32_t* order) {
   if (n == 0) return;
-  const int64_t tiles = ceil_div(n, sort_tile), counted = tiles * sort_digits;
+  const int64_t tiles = ceil_div(n, sort_tile), counted = tiles * sort_radix;
   const Workspace workspace((counted + 2 * n) * static_cast<int64_t>(sizeof(int32_t)));
   int32_t* const counts = static_cast<int32_t*>(workspace.data());
   int32_t *const other_key = counts + counted, *const other_index = other_key + n;

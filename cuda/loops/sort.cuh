@@ -13,24 +13,24 @@
 
 namespace orrery::cuda {
 
-inline constexpr int sort_digits = loop_threads;  // one thread per digit
-inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_digits)) - 1;
+inline constexpr int sort_radix = loop_threads;  // values of a digit, one thread each
+inline constexpr int sort_bits = std::bit_width(static_cast<unsigned>(sort_radix)) - 1;
 inline constexpr int sort_rounds = 8, sort_tile = loop_threads * sort_rounds;
 
 struct SortPass {
-  const int32_t *key, *index;  // null: pair i has index i
-  int32_t n, limit;
-  int shift;
+  const int32_t *key, *index;  // index null: pair i has index i
+  int32_t n, limit;            // keys outside 0 to limit - 1 become `limit` and come last
+  int shift;                   // of the key: bits below this pass's digit
 
   __device__ int32_t key_at(int64_t i) const {
     return static_cast<uint32_t>(key[i]) < static_cast<uint32_t>(limit) ? key[i] : limit;
   }
   __device__ int32_t index_at(int64_t i) const { return index ? index[i] : static_cast<int32_t>(i); }
-  __device__ unsigned digit(int32_t k) const { return static_cast<unsigned>(k) >> shift & (sort_digits - 1); }
+  __device__ unsigned digit(int32_t k) const { return static_cast<unsigned>(k) >> shift & (sort_radix - 1); }
 };
 
 struct SortCounters {
-  int32_t per_warp[loop_warps][sort_digits];
+  int32_t per_warp[loop_warps][sort_radix];
 };
 
 // The pairs of one thread: lane l has the pairs l, l + 32, ... of its warp.
@@ -58,7 +58,7 @@ struct SortPairs {
         same[round] &= set ? all : ~all;
       }
     }
-    for (unsigned d = lane(); d < sort_digits; d += 32) count[d] = 0;
+    for (unsigned d = lane(); d < sort_radix; d += 32) count[d] = 0;
     __syncwarp();
 #pragma unroll
     for (int round = 0; round < sort_rounds; ++round) {
@@ -79,25 +79,25 @@ __global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass
   __syncthreads();
   int32_t count = 0;
   for (int w = 0; w < loop_warps; ++w) count += counters.per_warp[w][threadIdx.x];
-  counts[int64_t{blockIdx.x} * sort_digits + threadIdx.x] = count;
+  counts[int64_t{blockIdx.x} * sort_radix + threadIdx.x] = count;
 }
 
 struct SortTotals {
-  int32_t per_digit[sort_digits];
+  int32_t per_digit[sort_radix];
 };
 // Replaces counts[tile][digit] by the sorted index of the first such pair. One block.
 __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, int32_t* counts) {
   SortTotals& totals = shared_memory<SortTotals>();
   const unsigned digit = threadIdx.x;
   int32_t total = 0;
-  for (int64_t t = 0; t < tiles; ++t) total += counts[t * sort_digits + digit];
+  for (int64_t t = 0; t < tiles; ++t) total += counts[t * sort_radix + digit];
   totals.per_digit[digit] = total;
   __syncthreads();
   int32_t start = 0;
   for (unsigned d = 0; d < digit; ++d) start += totals.per_digit[d];
   for (int64_t t = 0; t < tiles; ++t) {
-    const int32_t count = counts[t * sort_digits + digit];
-    counts[t * sort_digits + digit] = start;
+    const int32_t count = counts[t * sort_radix + digit];
+    counts[t * sort_radix + digit] = start;
     start += count;
   }
 }
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(loop_threads)
   SortCounters& counters = shared_memory<SortCounters>();
   const SortPairs pairs(pass, counters);
   __syncthreads();
-  int32_t start = starts[int64_t{blockIdx.x} * sort_digits + threadIdx.x];
+  int32_t start = starts[int64_t{blockIdx.x} * sort_radix + threadIdx.x];
   for (int w = 0; w < loop_warps; ++w) {
     const int32_t count = counters.per_warp[w][threadIdx.x];
     counters.per_warp[w][threadIdx.x] = start;

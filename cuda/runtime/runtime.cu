@@ -33,11 +33,11 @@ LatestLaunch& latest_launch() {
   return latest;
 }
 
-std::string dims_text(const dim3& d) {
+std::string dims_text(const dim3& d, const char* unit) {
   std::string text = std::to_string(d.x);
   if (d.y > 1 || d.z > 1) text += " x " + std::to_string(d.y);
   if (d.z > 1) text += " x " + std::to_string(d.z);
-  return text;
+  return text + unit + (text == "1" ? "" : "s");
 }
 // Returns "cuda/attention/attention.cuh:88", regardless of the folder of the sources.
 std::string location(std::string_view file, int line) {
@@ -46,7 +46,7 @@ std::string location(std::string_view file, int line) {
   return std::string(file) + ":" + std::to_string(line);
 }
 std::string shape(const Launch& launch) {
-  return "launched with " + dims_text(launch.grid) + " blocks of " + dims_text(launch.block) + " threads" +
+  return "launched with " + dims_text(launch.grid, " block") + " of " + dims_text(launch.block, " thread") +
          (launch.shared_bytes ? " and " + std::to_string(launch.shared_bytes) + " bytes of shared memory" : "");
 }
 
@@ -59,16 +59,18 @@ bool no_device(cudaError_t result) { return result == cudaErrorNoDevice || resul
 // Returns what a user can do about the error.
 std::string way_out(cudaError_t result) {
   if (no_device(result)) return "; install its driver, or use --device=cpu";
-  return result == cudaErrorMemoryAllocation ? "; use a smaller batch or model" : "; start again, or use --device=cpu";
+  if (result == cudaErrorMemoryAllocation) return "; use a smaller batch or model";
+  if (result == cudaErrorNoKernelImageForDevice) return "; build the program for this GPU, or use --device=cpu";
+  // A refused launch is refused again; other errors end the process's use of the GPU, and may not recur.
+  const bool refused = result == cudaErrorInvalidValue || result == cudaErrorLaunchOutOfResources;
+  return refused ? "; use --device=cpu" : "; start again, or use --device=cpu";
 }
 
 void check(cudaError_t result, const char* operation, int line = __builtin_LINE()) {
   if (result == cudaSuccess) return;
   std::string message = std::string(operation) + ": ";
-  if (no_device(result))
-    message += std::string("no GPU is available (") + cudaGetErrorName(result) + ")";
-  else
-    message += cudaGetErrorName(result) + (" at " + location(__FILE__, line));
+  const std::string name = cudaGetErrorName(result);
+  message += no_device(result) ? "no GPU is available (" + name + ")" : name + " at " + location(__FILE__, line);
   if (const auto [latest, of] = latest_launch().get(); latest.line)
     message += "; the last kernel was " + kernel_name(latest, of) + " at " + location(latest.file, latest.line) + ", " +
                shape(latest) + "; set CUDA_LAUNCH_BLOCKING=1 to get the error from the kernel that causes it";

@@ -7,7 +7,8 @@
 namespace orrery::detail::attention {
 namespace {
 
-template <class N, class A = Sum<N>>
+// Sets c_i = <do_i, o_i>, FlashAttention's delta.
+template <class N, class A = Accumulator<N>>
 void load_inner_products(const BackwardBlock<N>& block) {
   const int64_t size = block.p.value_size;
   const Matrix<const Element<N>> outputs = block.query_elements({block.p.output.data, block.p.output.stride}, size);
@@ -19,7 +20,8 @@ void load_inner_products(const BackwardBlock<N>& block) {
   }
 }
 
-template <class N, class A = Sum<N>>
+// Loads and packs what the tiles of a block share: q, do, and L, c, dS and dH of its queries.
+template <class N, class A = Accumulator<N>>
 BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
@@ -34,7 +36,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
   b.output_gradients = right(p.output_gradient, value_size, w.gradient_rows);
   b.statistics = p.statistics_gradients.sum_gradient || p.statistics_gradients.entropy_gradient;
   b.log_sums = w.rows[0], b.inner = w.rows[1];
-  b.sum_gradients = w.rows[2], b.factors = w.rows[3], b.offsets = w.rows[4];
+  b.sum_gradients = w.rows[2], b.entropy_factors = w.rows[3], b.entropy_offsets = w.rows[4];
   b.span_gradients = needs_span ? w.span_gradients : nullptr;
   pack_queries(block, w.query_columns);
   pack_columns<N>(b.output_gradients.stored, b.count, value_size, A(1), b.width, w.gradient_columns);
@@ -48,7 +50,7 @@ BackwardBlock<N> prepare(const QueryBlock<N>& block, const Workspace<A>& w) {
 // sums of the task, which finish() rounds into the tensor.
 template <class N>
 struct GradientRows {
-  using A = Sum<N>;
+  using A = Accumulator<N>;
   TensorView<A> tokens;
   int64_t first, head, size;  // row 0 belongs to token `first`
   A* own;                     // sums of the task; null: none
@@ -67,35 +69,36 @@ struct GradientRows {
       for (int64_t c = 0; c < size; c += lanes<A>) store_rounded(rows.row(r) + c, load(own + r * size + c));
   }
 };
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> query_gradients(const QueryBlock<N>& block, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   return {p.gradients.query, block.sequence * p.queries + block.first, block.head, p.head_size, w.query_sums};
 }
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> key_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots, const Workspace<A>& w) {
   return {slots ? p.gradients.slot_key : p.gradients.key, slots ? 0 : sequence * p.keys, head, p.head_size, w.key_sums};
 }
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t head, bool slots,
                                 const Workspace<A>& w) {
   return {slots ? p.gradients.slot_value : p.gradients.value, slots ? 0 : sequence * p.keys, head, p.value_size,
           w.value_sums};
 }
 
-template <class N, class A = Sum<N>>
+// Adds a tile's terms to dv, dk, dq and the relative-position gradients, after `differentiate`.
+template <class N, class A = Accumulator<N>>
 void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   const int64_t size = p.head_size, value_size = p.value_size;
   const Band band = band_of(block, keys);
-  const bool all = keys.coverage == Coverage::all;  // NaN and infinity then reach every element anyway
-  const auto passed = [&](RightOperand<N> rows) { return rows.finite |= all, rows; };
-  const Update<A> unscaled = {.factor = 1, .add = true}, scaled = {p.scale, true};
+  const bool all = keys.coverage == Coverage::all;  // no weight is 0 by the mask, so none hides NaN or infinity
+  const auto unmasked = [&](RightOperand<N> rows) { return rows.multiplies_zeros |= all, rows; };
+  const Update<A> unscaled = {.scale = 1, .add = true}, scaled = {p.scale, true};
   if (const auto dv = value_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dv.tokens.data)
-    add_product_along_width<N>(w.scores, keys.count, block.width, block.count, passed(block.output_gradients),
+    add_product_along_width<N>(w.scores, keys.count, block.width, block.count, unmasked(block.output_gradients),
                                value_size, dv.from(keys.first), unscaled, mirrored(band), w);
   if (const auto dk = key_gradients<N>(p, block.sequence, block.kv_head, keys.slots, w); dk.tokens.data)
-    add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, passed(block.queries), size,
+    add_product_along_width<N>(w.score_gradients, keys.count, block.width, block.count, unmasked(block.queries), size,
                                dk.from(keys.first), scaled, mirrored(band), w);
   Matrix<A> dq = {nullptr, 0};
   if (p.gradients.query.data) {
@@ -109,8 +112,8 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, block.queries, w.score_gradients, dq, w);
 }
 
-// dz = sum dm / R
-template <class N, class A = Sum<N>>
+// Adds dz = sum dm / R, R the ramp, to the gradients of the spans.
+template <class N, class A = Accumulator<N>>
 void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
   if (!block.span_gradients) return;
   A block_sum = 0;
@@ -121,42 +124,40 @@ void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) 
   if (w.sums.span) w.sums.span[block.head] += block_sum;
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void clear_span_gradients(const QueryBlock<N>& block) {
   for (int64_t i = 0; i < block.count && block.p.span_per_query && block.p.gradients.span; ++i)
     block.p.gradients.span[block.row_index() + i] = 0;
 }
 
-template <class N, class A = Sum<N>>
-void add_tiles(const QueryBlock<N>& given, const TilePair& m, const Workspace<A>& w) {
-  const Range keys = m.slots ? m.keys : keys_of_block(given.mask, given.first, given.count, m.keys);
+// Adds the gradients of a block of queries and the keys of a call.
+template <class N, class A = Accumulator<N>>
+void add_tiles(const QueryBlock<N>& given, const BackwardCall& call, const Workspace<A>& w) {
+  const Range keys = call.slots ? call.keys : keys_of_block(given.mask, given.first, given.count, call.keys);
   if (keys.begin >= keys.end) return;
   const BackwardBlock<N> block = prepare(given, w);
   const auto tile = [&](const Keys& keys) {
     if (differentiate(block, keys, w)) add_gradients(block, keys, w);
   };
-  if (m.slots)
-    each_tile_of_slots(m.keys, tile);
-  else
-    each_tile(block, m.keys, tile);
+  call.slots ? each_tile_of_slots(call.keys, tile) : each_tile(block, call.keys, tile);
   write_span_gradients(block, w);
 }
 
-template <class N, class A = Sum<N>>
-void backward(const Problem<A>& p, const TilePair& m, const Workspace<A>& w) {
+template <class N, class A = Accumulator<N>>
+void backward(const Problem<A>& p, const BackwardCall& call, const Workspace<A>& w) {
   const int64_t group = p.query_heads / p.kv_heads;
-  const GradientRows<N> dk = key_gradients<N>(p, m.sequence, m.kv_head, m.slots, w),
-                        dv = value_gradients<N>(p, m.sequence, m.kv_head, m.slots, w);
-  if (m.clear_keys) dk.clear(m.keys), dv.clear(m.keys);
-  for (int64_t head = m.kv_head * group; head < (m.kv_head + 1) * group; ++head)
-    for (int64_t query = m.queries.begin; query < m.queries.end; query += query_block) {
-      const QueryBlock<N> block = query_block_of<N>(p, m.sequence, head, query, m.queries.end, w);
+  const GradientRows<N> dk = key_gradients<N>(p, call.sequence, call.kv_head, call.slots, w),
+                        dv = value_gradients<N>(p, call.sequence, call.kv_head, call.slots, w);
+  if (call.clear_keys) dk.clear(call.keys), dv.clear(call.keys);
+  for (int64_t head = call.kv_head * group; head < (call.kv_head + 1) * group; ++head)
+    for (int64_t query = call.queries.begin; query < call.queries.end; query += query_block) {
+      const QueryBlock<N> block = query_block_of<N>(p, call.sequence, head, query, call.queries.end, w);
       const GradientRows<N> dq = query_gradients(block, w);
-      if (m.clear_queries) dq.clear({0, block.count}), clear_span_gradients(block);
-      add_tiles(block, m, w);
+      if (call.clear_queries) dq.clear({0, block.count}), clear_span_gradients(block);
+      add_tiles(block, call, w);
       dq.finish({0, block.count});
     }
-  dk.finish(m.keys), dv.finish(m.keys);
+  dk.finish(call.keys), dv.finish(call.keys);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Relative-position terms of the scores of a tile, and their gradients:
 //
-//   t_ij += b|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
-//   db|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
+//   t_ij += b_|x| + scale <q_i, p_|x|>,  x = i + query_offset - j
+//   db_|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i,   dq_i += scale sum_j dt_ij p_|x|
 //
 // A tile of n keys and w lanes has n + w - 1 distances, one for each diagonal. For p, a band
 // (distances, lanes) holds <q_i, p_|x|> once for each distance and query that meet. `skew` shifts
@@ -21,7 +21,7 @@ struct Diagonals {
   int64_t distance(int64_t row) const { return first + row < 0 ? -(first + row) : first + row; }
 };
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Diagonals diagonals_of(const QueryBlock<N>& block, const Keys& keys) {
   const int64_t max_distance = block.p.distances - 1, offset = block.mask.query_offset;
   const int64_t first = block.first + offset - (keys.end() - 1);
@@ -64,7 +64,7 @@ void straighten(Matrix<A> x, int64_t rows) {
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   const int64_t distances = block.p.distances;
   const A* const bias = block.p.relative_bias + block.head * distances;
@@ -78,7 +78,7 @@ void add_distance_bias(const QueryBlock<N>& block, const Keys& keys, A* scores, 
     }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width;
@@ -86,7 +86,7 @@ void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scor
     const int64_t n = rows.end - rows.begin, size = block.p.head_size;
     const Matrix<const A> left =
         left_operand_rows<N>({p.data + distance * p.stride, step * p.stride}, n, size, w.distance_rows);
-    const Update<A> scaled = {.factor = scale_of_products(block), .add = false};
+    const Update<A> scaled = {.scale = scale_of_products(block), .add = false};
     *w.multiply_adds += product<N>(n, width, size, {left.data, left.stride, 1}, {w.query_columns, width},
                                    {w.band + rows.begin * width, width}, scaled, full_band,
                                    {rows.begin - (keys.count - 1), rows.begin});
@@ -101,7 +101,7 @@ void add_distance_products(const QueryBlock<N>& block, const Keys& keys, A* scor
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_distance_terms(const QueryBlock<N>& block, const Keys& keys, A* scores, const Workspace<A>& w) {
   if (keys.slots) return;
   if (block.p.relative_bias) add_distance_bias(block, keys, scores, w);
@@ -111,7 +111,7 @@ void add_distance_terms(const QueryBlock<N>& block, const Keys& keys, A* scores,
 // ---- backward
 
 // Writes the band of a tile of gradients, with zeros where no key meets a query.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void gather_band(const QueryBlock<N>& block, const Keys& keys, const A* gradients, A* band) {
   const int64_t width = block.width, rows = keys.count + width - 1;
   for (int64_t i = 0; i < rows * width; i += lanes<A>) store(band + i, Vector<A>{});
@@ -124,7 +124,7 @@ void gather_band(const QueryBlock<N>& block, const Keys& keys, const A* gradient
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, const Workspace<A>& w) {
   A* const bias = w.sums.relative_bias + block.head * block.p.distances;
   for (int64_t r = diagonals.visible.begin; r < diagonals.visible.end; ++r) {
@@ -136,12 +136,12 @@ void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, 
 
 // Adds the gradients of the relative-position terms. `gradients`: dt of the tile;
 // `query_gradients`: rows of dq, without data if not needed; `queries`: q of the block.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const RightOperand<N>& queries,
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
   const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
-  const Update<A> scaled = {.factor = block.p.scale, .add = true};
+  const Update<A> scaled = {.scale = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
   gather_band(block, keys, gradients, w.band);
   if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);

@@ -13,8 +13,8 @@ struct BlockSoftmax {
   A *largest, *sum, *shrink;  // shrink: factor for the sums of earlier tiles
 };
 
-// Replaces scores by m exp(s - largest); without `ramp_values` m = 1, except where already masked.
-// Returns true if the sums of earlier tiles must be rescaled.
+// Replaces scores by m exp(s - largest). Without `ramp_values` m = 1; masked scores are already
+// minus infinity. Returns true if the sums of earlier tiles must be rescaled.
 template <class A>
 bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values, const BlockSoftmax<A>& state) {
   Mask<A> changed{};
@@ -43,13 +43,13 @@ bool online_softmax(int64_t keys, int64_t width, A* scores, const A* ramp_values
 }
 
 template <class A>
-void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* factor) {
+void scale_rows(Matrix<A> x, int64_t rows, int64_t n, const A* scales) {
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < n; c += lanes<A>) store(x.row(r) + c, load(x.row(r) + c) * factor[r]);
+    for (int64_t c = 0; c < n; c += lanes<A>) store(x.row(r) + c, load(x.row(r) + c) * scales[r]);
 }
 
 // output [+]= weights^T values
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_weighted_values(const QueryBlock<N>& block, const Keys& keys, const A* weights, Matrix<A> output, bool add,
                          const Workspace<A>& w) {
   const int64_t size = block.p.value_size;
@@ -57,11 +57,11 @@ void add_weighted_values(const QueryBlock<N>& block, const Keys& keys, const A* 
   const RightOperand<N> values = {rows, right_operand_rows<N>(rows, keys.count, size, w.value_rows),
                                   keys.coverage == Coverage::all || finite(rows, keys.count, size)};
   add_product_along_rows<N>(weights, keys.count, block.width, block.count, values, size, output,
-                            {.factor = 1, .add = add}, band_of(block, keys), w);
+                            {.scale = 1, .add = add}, band_of(block, keys), w);
 }
 
 // Adds a tile to the sums of the block. `begun`: an earlier tile has written to the output.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void attend_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftmax<A>& state, Matrix<A> output,
                  bool& begun, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
@@ -79,7 +79,8 @@ void attend_tile(const QueryBlock<N>& block, const Keys& keys, const BlockSoftma
   begun = true;
 }
 
-template <class N, class A = Sum<N>>
+// Divides the output by the sum of the weights and writes L.
+template <class N, class A = Accumulator<N>>
 void finish_softmax(const QueryBlock<N>& block, const BlockSoftmax<A>& state, Matrix<A> output) {
   A* const log_sums = state.shrink;
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -91,7 +92,7 @@ void finish_softmax(const QueryBlock<N>& block, const BlockSoftmax<A>& state, Ma
   for (int64_t i = 0; i < block.count; ++i) block.p.log_sum[block.row_index() + i] = log_sums[i];
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void forward(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_index, const Workspace<A>& w) {
   const QueryBlock<N> block = query_block_of<N>(p, sequence, head, block_index * query_block, p.queries, w);
   const Matrix<A> output = {w.output, p.value_size};

@@ -10,7 +10,7 @@ namespace orrery::detail::attention {
 namespace {
 
 template <class N>
-constexpr Kernels<Sum<N>> kernels_of = {forward<N>, statistics<N>, backward<N>};
+constexpr Kernels<Accumulator<N>> kernels_of = {forward<N>, statistics<N>, backward<N>};
 
 constexpr InstructionSet plain_instructions(const char* name) {
   return {name, kernels_of<matmul::Plain<float, float>>, kernels_of<matmul::Plain<double, double>>,

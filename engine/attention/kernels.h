@@ -15,7 +15,7 @@ constexpr auto logarithm_of_one = [](A x) { return logarithm<A>(splat(x))[0]; };
 
 template <class N>
 struct QueryBlock {
-  using A = Sum<N>;
+  using A = Accumulator<N>;
   const Problem<A>& p;
   BlockMask mask;
   const A* spans;  // null without a span
@@ -43,7 +43,7 @@ struct QueryBlock {
   int64_t row_index() const { return (sequence * p.query_heads + head) * p.queries + first; }
 };
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 QueryBlock<N> query_block_of(const Problem<A>& p, int64_t sequence, int64_t head, int64_t first, int64_t end,
                              const Workspace<A>& w) {
   const int64_t count = minimum(query_block, end - first);
@@ -71,7 +71,7 @@ struct Keys {
   int64_t end() const { return first + count; }
 };
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
   const int64_t count = minimum(key_block, end - first);
   return {first, count, tile_coverage(block.mask, block.first, block.count, first, count), false};
@@ -105,51 +105,51 @@ Matrix<const Element<N>> value_rows(const QueryBlock<N>& block, const Keys& keys
   return rows_of(block, keys, block.as_elements(keys.slots ? block.p.slot_value : block.p.value), block.p.value_size);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Band band_of(const QueryBlock<N>& block, const Keys& keys) {
   return keys.coverage == Coverage::all ? full_band : tile_band(block.mask, block.first, keys.first);
 }
 
 // Returns true if keys of the tile may be on the ramp.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 bool may_be_on_ramp(const QueryBlock<N>& block, const Keys& keys) {
   return block.spans && keys.coverage == Coverage::some;
 }
 
-// tile (keys x width) = factor B C. B has a row of `rows` per key, from left_operand_rows; C is
+// tile (keys x width) = scale B C. B has a row of `rows` per key, from left_operand_rows; C is
 // `columns`, a transposed copy. Masked elements may be left unwritten.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void transposed_product(const QueryBlock<N>& block, const Keys& keys, Matrix<const A> rows, int64_t size,
-                        const A* columns, A factor, A* tile, const Workspace<A>& w) {
+                        const A* columns, A scale, A* tile, const Workspace<A>& w) {
   *w.multiply_adds +=
       product<N>(keys.count, block.width, size, {rows.data, rows.stride, 1}, {columns, block.width},
-                 {tile, block.width}, {.factor = factor, .add = false}, full_band, mirrored(band_of(block, keys)));
+                 {tile, block.width}, {.scale = scale, .add = false}, full_band, mirrored(band_of(block, keys)));
 }
 
-// The right factor of a product: rows as stored, and `packed` in the layout of right_operand_rows.
+// The right operand of a product: rows as stored, and `packed` in the layout of right_operand_rows.
 template <class N>
 struct RightOperand {
   Matrix<const Element<N>> stored;
-  Matrix<const Sum<N>> packed;
-  bool finite;  // no NaN or infinity, or they may reach every element of the product
+  Matrix<const Accumulator<N>> packed;
+  bool multiplies_zeros;  // no NaN or infinity, or they may reach every element; else zeros of A are skipped
 };
 
-// C (width, n) [+]= factor A^T B and C (rows, n) [+]= factor A B for computed values A, which
+// C (width, n) [+]= scale A^T B and C (rows, n) [+]= scale A B for computed values A, which
 // has (rows, width) elements, zero outside `inner`.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_product_along_rows(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b, int64_t n,
                             Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
-  if (b.finite)
-    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.factor), b.packed, c, update, inner);
+  if (b.multiplies_zeros)
+    *w.multiply_adds += product<N>(count, n, rows, along_rows<N>(a, rows, width, w.pairs), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(count, n, rows, {a, 1, width}, b.stored, c, update);
 }
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_product_along_width(const A* a, int64_t rows, int64_t width, int64_t count, const RightOperand<N>& b,
                              int64_t n, Matrix<A> c, Update<A> update, Band inner, const Workspace<A>& w) {
-  if (b.finite)
+  if (b.multiplies_zeros)
     *w.multiply_adds +=
-        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.factor), b.packed, c, update, inner);
+        product<N>(rows, n, count, along_width<N>(a, rows, width, count, w.pairs), b.packed, c, update, inner);
   else
     *w.multiply_adds += selective_product<A>(rows, n, count, {a, width, 1}, b.stored, c, update);
 }
@@ -162,7 +162,7 @@ bool none_positive(const A* scores, int64_t n) {
   return !any<A>(found);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 bool has_no_positive_score(const QueryBlock<N>& block, const Keys& keys, const A* scores) {
   return block.p.weighting.zero_below_zero && none_positive(scores, keys.count * block.width);
 }
@@ -180,7 +180,7 @@ void apply_mask(const A* ramp_values, int64_t n, const A* x, A* y) {
 }
 
 // w = m F(s) of a tile; w may be s
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
                        A* weights) {
   const int64_t n = keys.count * block.width;
@@ -189,29 +189,29 @@ void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* sc
 }
 
 // Returns the dropout factors of a tile, null without dropout.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 const A* dropout_of(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
   if (p.dropout.kept == 0) return nullptr;
   const int64_t key = keys.first + (keys.slots ? p.keys : 0);
-  return dropout_factors(p, block.row_index(), block.width, key, keys.count, w.factors);
+  return dropout_factors(p, block.row_index(), block.width, key, keys.count, w.dropout_factors);
 }
 
 // Packs queries as columns, times the scale. Pairs stay bf16, so their products apply the scale.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void pack_queries(const QueryBlock<N>& block, A* query_columns) {
   pack_columns<N>(block.query_elements(block.p.query, block.p.head_size), block.count, block.p.head_size,
                   paired<N> ? A(1) : block.p.scale, block.width, query_columns);
 }
 template <class N>
-Sum<N> scale_of_products(const QueryBlock<N>& block) {
-  return paired<N> ? block.p.scale : Sum<N>(1);
+Accumulator<N> scale_of_products(const QueryBlock<N>& block) {
+  return paired<N> ? block.p.scale : Accumulator<N>(1);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void load_log_sums(const QueryBlock<N>& block, A* log_sums) {
   const A* const saved = block.p.log_sum + block.row_index();
-  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? usable_log_sum(saved[i]) : infinity<A>;
+  for (int64_t i = 0; i < block.width; ++i) log_sums[i] = i < block.count ? log_sum_or_infinity(saved[i]) : infinity<A>;
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ class TaskMemory {
     for (A** tile : {&w.scores, &w.score_gradients, &w.ramp_values}) take(*tile, key_block * query_block);
     take(w.cap_derivatives, key_block * query_block, p.soft_cap > 0);
     take(w.scratch, key_block * query_block, p.span || statistics.sum_gradient || statistics.entropy_gradient);
-    take(w.factors, (key_block + 8) * query_block, p.dropout.kept > 0);
+    take(w.dropout_factors, (key_block + 8) * query_block, p.dropout.kept > 0);
     take(w.band, (key_block + query_block) * query_block, p.distances > 0);
     take(w.distance_row, key_block + query_block, p.relative_bias);
     take(w.output, query_block * p.value_size);
@@ -172,7 +172,7 @@ class TaskMemory {
     take(w.key_rows, key_block * p.head_size, p.is_bf16);
     take(w.value_rows, key_block * p.value_size, p.is_bf16);
     take(w.distance_rows, (key_block + query_block) * p.head_size, p.is_bf16 && p.relative_embedding.data);
-    take(w.factor, (key_block + query_block) * query_block / 2, p.is_bf16);
+    take(w.pairs, (key_block + query_block) * query_block / 2, p.is_bf16);
     const AttentionGradients<A>& gradients = p.gradients;
     take(w.query_sums, query_block * p.head_size, p.sums_of_tasks && gradients.query.data);
     take(w.key_sums, p.keys * p.head_size, p.sums_of_tasks && gradients.key.data);

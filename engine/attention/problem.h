@@ -7,7 +7,7 @@
 namespace orrery::detail::attention {
 
 // The size of a tile of scores, 32 KB in f32. Its lanes are queries, so that the values of queries
-// (maximum, sum, log-sum) are plain vectors, and only q and do are transposed.
+// (maximum, sum, log-sum) are plain vectors, and only queries and output gradients are transposed.
 inline constexpr int64_t query_block = 64, key_block = 128;
 
 inline constexpr int64_t padding = 16;  // elements, one AVX-512 vector of f32; head sizes are padded to multiples of it
@@ -39,15 +39,15 @@ struct Workspace {
   // bf16 only: rows and weights in the layout that the products read (tiles.h)
   A *query_rows, *gradient_rows;               // (query_block, head_size), (query_block, value_size)
   A *key_rows, *value_rows, *distance_rows;    // (key_block, size), the last (key_block + query_block, head_size)
-  A* factor;                                   // half of (key_block + query_block, query_block): bf16 pairs
+  A* pairs;                                    // a left operand: half of (key_block + query_block, query_block)
   A *query_sums, *key_sums, *value_sums;       // the task's sums or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;                 // tiles: (key_block, query_block)
   A *ramp_values, *cap_derivatives, *scratch;  // tiles: r, derivative of the soft cap, scratch
-  A* factors;                                  // dropout factors; a tile with room for 8 more keys
+  A* dropout_factors;                          // a tile with room for 8 more keys
   A *band, *distance_row;                      // (key_block + query_block, query_block); (key_block + query_block)
   A* output;                                   // (query_block, value_size)
   A *spans, *span_gradients;                   // query_block elements each; each of `rows` too
-  A* rows[8];
+  A* rows[8];                                  // named by BlockSoftmax, BackwardBlock or BlockSums of the kernel
   SharedSums<A> sums;
   int64_t* multiply_adds;  // those done so far
 };
@@ -57,7 +57,7 @@ struct Range {
 };
 
 // The queries and keys of one call of backward: one sequence, all query heads of one key head.
-struct TilePair {
+struct BackwardCall {
   int64_t sequence, kv_head;
   Range queries, keys;
   bool slots;                      // the keys are persistent slots
@@ -69,7 +69,7 @@ template <class A>
 struct Kernels {
   using OfBlock = void(const Problem<A>& problem, int64_t sequence, int64_t head, int64_t block, const Workspace<A>&);
   OfBlock *forward, *statistics;
-  void (*backward)(const Problem<A>& problem, const TilePair& pair, const Workspace<A>& workspace);
+  void (*backward)(const Problem<A>& problem, const BackwardCall& call, const Workspace<A>& workspace);
 };
 
 struct InstructionSet {

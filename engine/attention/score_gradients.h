@@ -10,16 +10,17 @@ namespace {
 // A block of queries in backward, with the values that all its tiles share.
 template <class N>
 struct BackwardBlock : QueryBlock<N> {
-  using A = Sum<N>;
+  using A = Accumulator<N>;
   RightOperand<N> queries = {}, output_gradients = {};
-  bool statistics = false;                   // dS or dH is given
-  A *log_sums = nullptr, *inner = nullptr;   // softmax: L_i and c_i
-  A* sum_gradients = nullptr;                // dS_i
-  A *factors = nullptr, *offsets = nullptr;  // the entropy's term is factor (ln w + offset): -dH / P and H - ln P
-  A* span_gradients = nullptr;               // sums of dm over the tiles so far; null if not needed
+  bool statistics = false;                                   // dS or dH is given
+  A *log_sums = nullptr, *inner = nullptr;                   // softmax: L_i and c_i
+  A* sum_gradients = nullptr;                                // dS_i
+  A *entropy_factors = nullptr, *entropy_offsets = nullptr;  // an EntropyTerm for each query
+  A* span_gradients = nullptr;                               // sums of dm over the tiles so far; null if not needed
 };
 
-template <class N, class A = Sum<N>>
+// Loads dS_i and the entropy's term of each query.
+template <class N, class A = Accumulator<N>>
 void load_statistics(const BackwardBlock<N>& block) {
   const StatisticsGradients<A>& given = block.p.statistics_gradients;
   for (int64_t i = 0; i < block.width; ++i) {
@@ -27,13 +28,14 @@ void load_statistics(const BackwardBlock<N>& block) {
     const bool exists = i < block.count;
     block.sum_gradients[i] = exists && given.sum_gradient ? given.sum_gradient[index] : A(0);
     const EntropyTerm<A> term = exists ? entropy_term(given, index, logarithm_of_one<A>) : EntropyTerm<A>{};
-    block.factors[i] = term.factor, block.offsets[i] = term.offset;
+    block.entropy_factors[i] = term.factor, block.entropy_offsets[i] = term.offset;
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Vector<A> entropy_term(const BackwardBlock<N>& block, int64_t i, Vector<A> weight) {
-  return EntropyTerm<Vector<A>>{load(block.factors + i), load(block.offsets + i)}.gradient(weight, logarithm_of);
+  const EntropyTerm<Vector<A>> term{load(block.entropy_factors + i), load(block.entropy_offsets + i)};
+  return term.gradient(weight, logarithm_of);
 }
 
 // exp(s - L) on the ramp, where s may exceed L
@@ -44,7 +46,7 @@ constexpr auto exponential_on_ramp = []<class V>(V x) __attribute__((always_inli
 
 // Replaces scores by weights, and the gradients g of the weights by those of the scores, 0 where
 // masked. `ramp_values` is null if m = 1.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, A* scores,
                              A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -66,7 +68,7 @@ void softmax_score_gradients(const BackwardBlock<N>& block, int64_t keys, const 
 }
 
 // Adds the terms of dS and dH to g, for pointwise weights.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const A* weights, A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>)
     for (int64_t j = 0; j < keys; ++j) {
@@ -76,7 +78,8 @@ void add_statistics_gradients(const BackwardBlock<N>& block, int64_t keys, const
     }
 }
 
-template <class N, class A = Sum<N>>
+// Adds dm of a tile to the sums of the block, for pointwise weights; `values`: F(s).
+template <class N, class A = Accumulator<N>>
 void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ramp_values, const A* values,
                         const A* gradients) {
   for (int64_t i = 0; i < block.width; i += lanes<A>) {
@@ -89,7 +92,7 @@ void add_span_gradients(const BackwardBlock<N>& block, int64_t keys, const A* ra
   }
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   if (block.statistics) {
@@ -106,7 +109,7 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
 }
 
 // Computes weights with dropout, and dt, of a tile (keys x width). Returns false if all are 0.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 bool differentiate(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w, true, w.cap_derivatives);

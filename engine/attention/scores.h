@@ -20,7 +20,7 @@ void cap_scores(A cap, int64_t n, A* scores, A* cap_derivatives) {
 // Computes the scores of a tile and, unless all of it is visible, its ramp values. Masked scores
 // become minus infinity for softmax (weight exactly 0), else 0; so do scores with r = 0 (weight 0)
 // unless `with_far_end`. With a soft cap, `cap_derivatives` gets ds/dt, 0 without weight.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void compute_scores(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
                     A* cap_derivatives = nullptr) {
   const A cap = block.p.soft_cap;

@@ -6,43 +6,43 @@
 namespace orrery::detail::attention {
 namespace {
 
-// The RowCounts of a block: one row of the workspace for each member.
+// The RowSums of a block: one row of the workspace for each member.
 template <class A>
-struct BlockCounts {
+struct BlockSums {
   A* const* rows;
   template <class V, class Load>
-  static RowCounts<V> from(const Load& value) {
+  static RowSums<V> from(const Load& value) {
     return {value(0), value(1), value(2), value(3), value(4), value(5)};
   }
-  RowCounts<Vector<A>> at(int64_t i) const {
+  RowSums<Vector<A>> at(int64_t i) const {
     return from<Vector<A>>([&](int n) { return load(rows[n] + i); });
   }
-  RowCounts<A> of_query(int64_t i) const {
+  RowSums<A> of_query(int64_t i) const {
     return from<A>([&](int n) { return rows[n][i]; });
   }
-  void set(int64_t i, const RowCounts<Vector<A>>& c) const {
-    store(rows[0] + i, c.sum), store(rows[1] + i, c.positive), store(rows[2] + i, c.logarithms);
+  void set(int64_t i, const RowSums<Vector<A>>& c) const {
+    store(rows[0] + i, c.sum), store(rows[1] + i, c.positive), store(rows[2] + i, c.p_log_p);
     store(rows[3] + i, c.visible), store(rows[4] + i, c.zeros), store(rows[5] + i, c.largest);
   }
 };
 
-// Adds the weights of a tile to the counts; `visible` (keys x width) is 1 or 0.
+// Adds the weights of a tile to the sums; `visible` (keys x width) is 1 or 0.
 template <class A>
-void count_weights(int64_t keys, int64_t width, const A* weights, const A* visible, const BlockCounts<A>& counts) {
+void add_weights(int64_t keys, int64_t width, const A* weights, const A* visible, const BlockSums<A>& sums) {
   for (int64_t i = 0; i < width; i += lanes<A>) {
-    RowCounts<Vector<A>> all = counts.at(i), tile;
+    RowSums<Vector<A>> all = sums.at(i), tile;
     tile.largest = all.largest;
     for (int64_t j = 0; j < keys; ++j)
       tile.add(load(weights + j * width + i), load(visible + j * width + i), logarithm_of);
-    all.sum += tile.sum, all.positive += tile.positive, all.logarithms += tile.logarithms;
+    all.sum += tile.sum, all.positive += tile.positive, all.p_log_p += tile.p_log_p;
     all.visible += tile.visible, all.zeros += tile.zeros, all.largest = tile.largest;
-    counts.set(i, all);
+    sums.set(i, all);
   }
 }
 
-template <class N, class A = Sum<N>>
-void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums, const BlockCounts<A>& counts,
-                const Workspace<A>& w) {
+template <class N, class A = Accumulator<N>>
+void add_tile_weights(const QueryBlock<N>& block, const Keys& keys, const A* log_sums, const BlockSums<A>& sums,
+                      const Workspace<A>& w) {
   const int64_t n = keys.count * block.width;
   compute_scores(block, keys, w);
   if (block.softmax()) {
@@ -54,22 +54,22 @@ void count_tile(const QueryBlock<N>& block, const Keys& keys, const A* log_sums,
   }
   A* const visible = w.score_gradients;
   for (int64_t i = 0; i < n; ++i) visible[i] = keys.coverage == Coverage::all || !is_masked(w.ramp_values[i], false);
-  count_weights(keys.count, block.width, w.scores, visible, counts);
+  add_weights(keys.count, block.width, w.scores, visible, sums);
 }
 
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 void statistics(const Problem<A>& p, int64_t sequence, int64_t head, int64_t block_index, const Workspace<A>& w) {
   const QueryBlock<N> block = query_block_of<N>(p, sequence, head, block_index * query_block, p.queries, w);
-  const BlockCounts<A> counts = {w.rows};
+  const BlockSums<A> sums = {w.rows};
   A* const log_sums = w.rows[6];
-  for (int64_t i = 0; i < block.width; i += lanes<A>) counts.set(i, {});
+  for (int64_t i = 0; i < block.width; i += lanes<A>) sums.set(i, {});
   pack_queries(block, w.query_columns);
   if (block.softmax()) load_log_sums(block, log_sums);
-  const auto count = [&](const Keys& keys) { count_tile(block, keys, log_sums, counts, w); };
-  each_tile(block, {0, p.keys}, count);
-  each_tile_of_slots({0, p.slots}, count);
+  const auto add = [&](const Keys& keys) { add_tile_weights(block, keys, log_sums, sums, w); };
+  each_tile(block, {0, p.keys}, add);
+  each_tile_of_slots({0, p.slots}, add);
   for (int64_t i = 0; i < block.count; ++i)
-    write_statistics(p.statistics, block.row_index() + i, counts.of_query(i), logarithm_of_one<A>);
+    write_statistics(p.statistics, block.row_index() + i, sums.of_query(i), logarithm_of_one<A>);
 }
 
 }  // namespace

@@ -159,20 +159,20 @@ int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkS
   const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.kv_heads);
   return rounds.run(p, pairs, sums,
                     [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
-                      TilePair pair = {.sequence = 0,
-                                       .kv_head = head,
-                                       .queries = {0, 0},
-                                       .keys = tokens_of(slots, p.slots),
-                                       .slots = true,
-                                       .clear_queries = false,
-                                       .clear_keys = true};
-                      if (round == 0) kernels.backward(p, pair, w);
-                      pair.clear_keys = false;
+                      BackwardCall call = {.sequence = 0,
+                                           .kv_head = head,
+                                           .queries = {0, 0},
+                                           .keys = tokens_of(slots, p.slots),
+                                           .slots = true,
+                                           .clear_queries = false,
+                                           .clear_keys = true};
+                      if (round == 0) kernels.backward(p, call, w);
+                      call.clear_keys = false;
                       for (int64_t block = queries.begin; block < queries.end;) {
-                        pair.sequence = block / blocks;
-                        const int64_t before = pair.sequence * blocks, end = minimum(queries.end, before + blocks);
-                        pair.queries = tokens_of({block - before, end - before}, p.queries);
-                        kernels.backward(p, pair, w);
+                        call.sequence = block / blocks;
+                        const int64_t before = call.sequence * blocks, end = minimum(queries.end, before + blocks);
+                        call.queries = tokens_of({block - before, end - before}, p.queries);
+                        kernels.backward(p, call, w);
                         block = end;
                       }
                     });

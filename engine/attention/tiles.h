@@ -1,9 +1,9 @@
-// Products of tiles, and the memory layouts of their factors.
+// Products of tiles, and the memory layouts of their operands.
 //
-// A number type N (engine/matmul/blocks.h) has N::elements elements, consecutive in the depth (K),
-// in each group of a factor. f32 and f64 are read in place. bf16 is widened to f32 tile by tile;
-// each element then serves 64 or more products from the cache. Or bf16 is multiplied in pairs: rows
-// of the left factor are read in place, and f32 weights and score gradients are rounded to bf16.
+// A number type N (engine/matmul/blocks.h defines N::down, N::across, ...) has N::elements elements,
+// consecutive in the depth (K), in each group of an operand. f32 and f64 are read in place. bf16 is
+// widened to f32 tile by tile; each element then serves 64 or more products from the cache. Or it is
+// multiplied in pairs: rows of the left operand in place, weights and score gradients rounded to bf16.
 #pragma once
 
 #include "engine/matmul/bf16_widen.h"
@@ -24,12 +24,12 @@ struct Matrix {
 using matmul::load_widened, matmul::store_rounded;
 
 template <class N>
-using Sum = typename N::Sum;
+using Accumulator = typename N::Accumulator;
 template <class N>
 using Element = typename N::Element;
-// True if the factors are multiplied as they are stored.
+// True if the operands are multiplied as they are stored.
 template <class N>
-constexpr bool plain = std::is_same_v<Sum<N>, Element<N>>;
+constexpr bool plain = std::is_same_v<Accumulator<N>, Element<N>>;
 template <class N>
 constexpr bool paired = N::elements > 1;
 template <class N>
@@ -37,9 +37,9 @@ constexpr int64_t k_groups(int64_t elements) {
   return (elements + N::elements - 1) / N::elements;
 }
 
-// The left factor, read one group at a time, so that it may be a matrix or its transpose.
+// The left operand, read one group at a time, so that it may be a matrix or its transpose.
 template <class A>
-struct Factor {
+struct LeftOperand {
   const A* data;
   int64_t row_stride, depth_stride;
 };
@@ -52,16 +52,16 @@ constexpr int64_t far_away = int64_t{1} << 40;
 constexpr Band full_band = {-far_away, far_away};
 constexpr Band mirrored(Band band) { return {-band.last, -band.first}; }
 
-// The update of C by a product P: C = factor P, or C + factor P if `add` is set.
+// The update of C by a product P: C = scale P, or C + scale P if `add` is set.
 template <class A>
 struct Update {
-  A factor;
+  A scale;
   bool add;
 };
 
-// C (rows x vectors) = [C +] factor A (rows x depth) B (depth x vectors), the depth in groups
-template <class N, int rows, int vectors, class A = Sum<N>>
-void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update) {
+// C (rows x vectors) = [C +] scale A (rows x depth) B (depth x vectors), the depth in groups
+template <class N, int rows, int vectors, class A = Accumulator<N>>
+void product_kernel(int64_t depth, LeftOperand<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update) {
   constexpr int w = lanes<A>;
   Vector<A> sums[rows][vectors] = {};
   for (int64_t k = 0; k < depth; ++k, a.data += a.depth_stride, b.data += b.stride) {
@@ -76,13 +76,13 @@ void product_kernel(int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, 
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
       A* const element = c.data + r * c.stride + v * w;
-      store(element, (update.add ? load(element) : Vector<A>{}) + sums[r][v] * update.factor);
+      store(element, (update.add ? load(element) : Vector<A>{}) + sums[r][v] * update.scale);
     });
   });
 }
 
 template <class A>
-using ProductKernel = void (*)(int64_t, Factor<A>, Matrix<const A>, Matrix<A>, Update<A>);
+using ProductKernel = void (*)(int64_t, LeftOperand<A>, Matrix<const A>, Matrix<A>, Update<A>);
 
 // Kernels for all numbers of rows and vectors, including the remainders at the edges of a tile.
 template <class A>
@@ -90,15 +90,15 @@ struct ProductKernels {
   ProductKernel<A> of[kernel_rows * kernel_vectors];
 };
 template <class N, int... i>
-constexpr ProductKernels<Sum<N>> product_kernels(std::integer_sequence<int, i...>) {
+constexpr ProductKernels<Accumulator<N>> product_kernels(std::integer_sequence<int, i...>) {
   return {{product_kernel<N, i / kernel_vectors + 1, i % kernel_vectors + 1>...}};
 }
 
-// C (m x n) = [C +] factor A (m x depth) B (depth x n), n a multiple of the vector.
+// C (m x n) = [C +] scale A (m x depth) B (depth x n), n a multiple of the vector.
 // Skips terms whose (row, depth) is outside `inner`, because A is zero there, and elements of C
 // outside `outer`, which are unused. Returns the number of multiply-adds.
-template <class N, class A = Sum<N>>
-int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
+template <class N, class A = Accumulator<N>>
+int64_t product(int64_t m, int64_t n, int64_t depth, LeftOperand<A> a, Matrix<const A> b, Matrix<A> c, Update<A> update,
                 Band inner = full_band, Band outer = full_band) {
   constexpr ProductKernels<A> kernels =
       product_kernels<N>(std::make_integer_sequence<int, kernel_rows * kernel_vectors>());
@@ -122,7 +122,7 @@ int64_t product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const A
 
 // Multiplies in f32 or f64 without the terms where A is 0, since B may be NaN or infinite there.
 template <class A, class E>
-int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matrix<const E> b, Matrix<A> c,
+int64_t selective_product(int64_t m, int64_t n, int64_t depth, LeftOperand<A> a, Matrix<const E> b, Matrix<A> c,
                           Update<A> update) {
   int64_t terms = 0;
   for (int64_t r = 0; r < m; ++r)
@@ -132,7 +132,7 @@ int64_t selective_product(int64_t m, int64_t n, int64_t depth, Factor<A> a, Matr
         const A left = a.data[r * a.row_stride + k * a.depth_stride];
         if (left != 0) sum += load_widened(b.row(k) + n0) * left, ++terms;
       }
-      store(c.row(r) + n0, (update.add ? load(c.row(r) + n0) : Vector<A>{}) + sum * update.factor);
+      store(c.row(r) + n0, (update.add ? load(c.row(r) + n0) : Vector<A>{}) + sum * update.scale);
     }
   return terms * lanes<A>;
 }
@@ -149,13 +149,13 @@ bool finite(Matrix<const E> x, int64_t rows, int64_t n) {
   return !any<A>(bad);
 }
 
-// ---- memory layouts of factors
+// ---- memory layouts of operands
 
-// Loads `count` groups of a row as a vector, times `factor` if N is not paired.
-template <class N, class A = Sum<N>>
-[[gnu::always_inline]] inline Vector<A> load_groups(const Element<N>* x, int64_t count, A factor) {
+// Loads `count` groups of a row as a vector, times `scale` if N is not paired.
+template <class N, class A = Accumulator<N>>
+[[gnu::always_inline]] inline Vector<A> load_groups(const Element<N>* x, int64_t count, A scale) {
   if constexpr (!paired<N>) {
-    return N::down(x) * factor;
+    return N::down(x) * scale;
   } else {
     if (count == lanes<A>) return N::down(x);
     A buffer[lanes<A>] = {};
@@ -164,17 +164,17 @@ template <class N, class A = Sum<N>>
   }
 }
 
-// y (groups of n, width) = factor * the transpose of x (rows x n); zero in columns beyond `rows`.
-// `factor` must be 1 for pairs.
-template <class N, class A = Sum<N>>
-void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor, int64_t width, A* y) {
+// y (groups of n, width) = scale * the transpose of x (rows x n); zero in columns beyond `rows`.
+// `scale` must be 1 for pairs.
+template <class N, class A = Accumulator<N>>
+void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A scale, int64_t width, A* y) {
   constexpr int w = lanes<A>;
   for (int64_t i = 0; i < width; i += w)
     for (int64_t c = 0; c < k_groups<N>(n); c += w) {
       const int64_t here = minimum(w, k_groups<N>(n) - c);
       Vector<A> block[w] = {};
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
-        if (i + r < rows) block[r] = load_groups<N>(x.row(i + r) + c * N::elements, here, factor);
+        if (i + r < rows) block[r] = load_groups<N>(x.row(i + r) + c * N::elements, here, scale);
       });
       transpose<A>(block);
       unrolled<w>([&](auto r) __attribute__((always_inline)) {
@@ -183,9 +183,9 @@ void pack_columns(Matrix<const Element<N>> x, int64_t rows, int64_t n, A factor,
     }
 }
 
-// Returns x (rows x n) as the left factor of a product of depth n. bf16 that is not paired is
+// Returns x (rows x n) as the left operand of a product of depth n. bf16 that is not paired is
 // widened into `memory` (rows x n).
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>) {  // pairs of a row are adjacent in memory
     return {reinterpret_cast<const A*>(x.data), x.stride / N::elements};
@@ -196,8 +196,8 @@ Matrix<const A> left_operand_rows(Matrix<const Element<N>> x, int64_t rows, int6
   }
 }
 
-// Returns x (rows x n) as the right factor of a product of depth `rows`.
-template <class N, class A = Sum<N>>
+// Returns x (rows x n) as the right operand of a product of depth `rows`.
+template <class N, class A = Accumulator<N>>
 Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (paired<N>) {
     for (int64_t r = 0; r < rows; r += N::elements) {
@@ -213,7 +213,7 @@ Matrix<const A> right_operand_rows(Matrix<const Element<N>> x, int64_t rows, int
 }
 
 // Returns right_operand_rows of an x that left_operand_rows has already widened into `memory`.
-template <class N, class A = Sum<N>>
+template <class N, class A = Accumulator<N>>
 Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, int64_t n, A* memory) {
   if constexpr (plain<N> || paired<N>)
     return right_operand_rows<N>(x, rows, n, memory);
@@ -221,10 +221,10 @@ Matrix<const A> right_after_left_rows(Matrix<const Element<N>> x, int64_t rows, 
     return {memory, n};
 }
 
-// Returns computed values x (rows x width) as a left factor with the rows of x and depth `count`, a
-// number of columns. `memory`, for pairs, is half as large as x.
-template <class N, class A = Sum<N>>
-Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
+// Returns computed values x (rows x width) as a left operand: rows of x, its first `count` columns as
+// the depth. `memory`, for pairs, is half as large as x.
+template <class N, class A = Accumulator<N>>
+LeftOperand<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A* memory) {
   if constexpr (!paired<N>) {
     return {x, width, 1};
   } else {
@@ -239,9 +239,9 @@ Factor<A> along_width(const A* x, int64_t rows, int64_t width, int64_t count, A*
   }
 }
 
-// Returns the transpose of x as a left factor: columns of x are its rows, rows of x its depth.
-template <class N, class A = Sum<N>>
-Factor<A> along_rows(const A* x, int64_t rows, int64_t width, A* memory) {
+// Returns the transpose of x as a left operand: columns of x are its rows, rows of x its depth.
+template <class N, class A = Accumulator<N>>
+LeftOperand<A> along_rows(const A* x, int64_t rows, int64_t width, A* memory) {
   if constexpr (paired<N>)
     for (int64_t r = 0; r < rows; r += N::elements)
       for (int64_t c = 0; c < width; c += lanes<A>) {

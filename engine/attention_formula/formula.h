@@ -1,6 +1,7 @@
 // The formulas of engine/attention_formula/problem.h for single queries, keys and scores, shared by
-// the tiles of CPU and GPU and by linear attention. A number is float or double on a GPU, a vector
-// of them on a CPU: comparisons give masks, `c ? a : b` selects by lane. exp and log are arguments.
+// the tiles of CPU and GPU and by linear attention. Letters, such as r, m, L and c, are defined there.
+// A number V is float or double on a GPU, a vector of them on a CPU, where comparisons give masks
+// and `c ? a : b` selects by lane. exp and log are arguments.
 //
 // All is in an anonymous namespace, without functions of the standard library: AVX2 and AVX-512
 // kernels include this file, and a shared function would be one symbol, built for one of them.
@@ -96,15 +97,15 @@ HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int
   return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
 }
 
-// Returns r at distance |x|; NaN if z is NaN, `masked_ramp` if masked, `outside_ramp` without span.
+// Returns r for span z at distance |x|.
 template <class V>
 HOST_DEVICE V ramp_value(V span, V distance, Lane<V> ramp) {
   return (span - distance) / ramp + Lane<V>(1);
 }
 template <class A>
-constexpr A outside_ramp = std::numeric_limits<A>::infinity();
+constexpr A outside_ramp = std::numeric_limits<A>::infinity();  // r of a visible key without a span: m = 1
 template <class A>
-constexpr A masked_ramp = -outside_ramp<A>;
+constexpr A masked_ramp = -outside_ramp<A>;  // r of a masked key: m = 0
 // Returns true if a key has no score. `with_far_end`: r = 0 has one, for the span's gradient.
 template <class V>
 HOST_DEVICE auto is_masked(V r, bool with_far_end) {
@@ -116,7 +117,7 @@ HOST_DEVICE V mask_weight(V r) {
   using A = Lane<V>;
   return r <= A(0) ? V{} : r >= A(1) ? V{} + A(1) : r;
 }
-// Returns dm where r depends on the span, 0 <= r <= 1; else 0.
+// Returns dm where m depends on z, 0 <= r <= 1; else 0.
 template <class V>
 HOST_DEVICE V span_gradient(V r, V gradient) {
   return ((r >= Lane<V>(0)) & (r <= Lane<V>(1))) ? gradient : V{};
@@ -149,17 +150,17 @@ HOST_DEVICE V cap_derivative(V tanh) {
   return Lane<V>(1) - tanh * tanh;
 }
 
-// exp(s - L); a score of minus infinity has weight 0, even if all scores are minus infinity
+// Returns exp(s - L). A score of minus infinity has weight 0, even if all scores are minus infinity.
 template <class V, class Exp>
 HOST_DEVICE V softmax_weight(V s, V log_sum, const Exp& exp) {
   return s == -std::numeric_limits<Lane<V>>::infinity() ? V{} : exp(s - log_sum);
 }
 // Returns L, or infinity if nothing is visible, so that every weight is 0.
 template <class A>
-HOST_DEVICE A usable_log_sum(A log_sum) {
+HOST_DEVICE A log_sum_or_infinity(A log_sum) {
   return log_sum == -std::numeric_limits<A>::infinity() ? std::numeric_limits<A>::infinity() : log_sum;
 }
-// w and ds, each 0 where its first factor is 0, even if the other is NaN; `gradient`: g - c
+// Return w and ds. Each is 0 where its first factor is 0, even if the other is NaN. `gradient`: g - c.
 template <class V>
 HOST_DEVICE V times_mask_weight(V m, V unmasked) {
   return m == Lane<V>(0) ? V{} : m * unmasked;
@@ -201,8 +202,8 @@ struct OnlineSoftmax {
 // Sums over the weights of a row: w, p = max(w, 0) and p ln p; the number of visible keys, the
 // number of zeros among them, and the largest weight.
 template <class V>
-struct RowCounts {
-  V sum = {}, positive = {}, logarithms = {}, visible = {}, zeros = {};
+struct RowSums {
+  V sum = {}, positive = {}, p_log_p = {}, visible = {}, zeros = {};
   V largest = V{} - std::numeric_limits<Lane<V>>::infinity();
 
   template <class Log>
@@ -211,17 +212,17 @@ struct RowCounts {
     sum += w, visible += is_visible;
     zeros += w == A(0) ? is_visible : V{};
     positive += w > A(0) ? w : V{};
-    logarithms += w > A(0) ? w * log(w) : V{};
+    p_log_p += w > A(0) ? w * log(w) : V{};
     largest = ((w > largest) & (is_visible > A(0))) ? w : largest;
   }
 };
-// H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P
+// Writes a row's statistics: H = -sum (p / P) ln (p / P) = ln P - (sum p ln p) / P
 template <class A, class Log>
-HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, const RowCounts<A>& row, const Log& log) {
+HOST_DEVICE void write_statistics(const RowStatistics<A>& out, int64_t index, const RowSums<A>& row, const Log& log) {
   const bool some = row.visible > 0;
   if (out.sum) out.sum[index] = row.sum;
   if (out.positive_sum) out.positive_sum[index] = row.positive;
-  if (out.entropy) out.entropy[index] = row.positive > 0 ? log(row.positive) - row.logarithms / row.positive : A(0);
+  if (out.entropy) out.entropy[index] = row.positive > 0 ? log(row.positive) - row.p_log_p / row.positive : A(0);
   if (out.zero_fraction) out.zero_fraction[index] = some ? row.zeros / row.visible : A(0);
   if (out.maximum) out.maximum[index] = some ? row.largest : A(0);
 }

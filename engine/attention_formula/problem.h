@@ -1,25 +1,26 @@
 // Attention, forward and backward, tile by tile: no (queries x keys) array is ever stored.
 //
 //   x_ij = i + query_offset - j                                     the distance from query i back to key j
-//   t_ij = scale <q_i, k_j + p_|x|> + b_h|x|                        p, b: terms of the distance; 0 without them
+//   t_ij = scale <q_i, k_j + p_|x|> + b_|x|                         p, b: tables with a row for each |x|; else 0
 //   s_ij = cap tanh(t_ij / cap)                                     with a soft cap; s = t without
-//   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              with a span z (per head or per query); else m = 1
+//   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              span z (per head or per query), ramp R; else m = 1
 //   w_ij = m_ij exp(s_ij - L_i),  L_i = ln sum_j m_ij exp(s_ij)     softmax over the keys j that are visible to query i
 //   w_ij = m_ij F(s_ij)                                             pointwise, F any function
-//   o_i  = sum_j d_ij w_ij v_j                                      d = 0 or 1 / (1 - dropout); 1 without dropout
+//   o_i  = sum_j d_ij w_ij v_j                                      d: dropout, 0 or 1 / (1 - dropout); 1 without
 //
 // Persistent slots are further keys and values, shared by all queries of the batch and weighted
 // jointly with the context. They have no distance, m = 1, and are visible to every query.
 //
 // Backward recomputes s and w from q, k and L. Given are do_i and, optionally, gradients dS_i and
-// dH_i of two row statistics: the sum S of the weights and their entropy H.
+// dH_i of two row statistics: the sum S of the weights and their entropy H. A d before another
+// letter marks a gradient of the loss; d_ij alone is the factor of dropout, g_ij is dw_ij.
 //
 //   dv_j = sum_i d_ij w_ij do_i              g_ij = d_ij <do_i, v_j> + dS_i - dH_i (ln(w_ij / P_i) + H_i) / P_i
 //   ds_ij = w_ij (g_ij - c_i)                softmax, c_i = <do_i, o_i> + dS_i = sum_j w_ij g_ij
 //   ds_ij = m_ij F'(s_ij) g_ij               pointwise
 //   dm_ij = exp(s_ij - L_i) (g_ij - c_i)     softmax;   F(s_ij) g_ij pointwise
 //   dz    = sum dm_ij / R  where 0 <= r_ij <= 1                     both ends included, as in the authors' clamp
-//   dt_ij = ds_ij (1 - (s_ij / cap)^2)       db_h|x| = sum dt_ij,   dp_|x| = scale sum dt_ij q_i
+//   dt_ij = ds_ij (1 - (s_ij / cap)^2)       db_|x| = sum dt_ij,    dp_|x| = scale sum dt_ij q_i
 //   dq_i = scale sum_j dt_ij (k_j + p_|x|)   dk_j = scale sum_i dt_ij q_i
 //
 // P is the sum of the positive weights. The entropy term exists only where w > 0:
@@ -114,7 +115,7 @@ struct AttentionProblem : MaskView {
   TensorView<const A> slot_key = {}, slot_value = {};  // (slots, kv_heads, head_size or value_size)
   TensorView<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
   const A* relative_bias = nullptr;                    // b: (query_heads, distances)
-  const A* span = nullptr;                             // z in tokens
+  const A* span = nullptr;                             // z in tokens, which is z + 1 of nn/attentions/base/span.h
   // Forward writes o (batch, queries, query_heads, value_size); softmax also writes
   // L (batch, query_heads, queries), -inf without visible keys. Statistics read L, backward both.
   TensorView<A> output = {};

@@ -48,7 +48,8 @@ class Saved {  // tensors that forward saves for backward
   };
   GradientBuffer gradient_buffer(int input, const Shape& shape, Dtype dtype, Device device) const;
   // Takes the gradient that other consumers have sent to an input: backward adds it in its own
-  // loop. Undefined if there is none, and on a CPU, where a sum needs no launch and keeps its bits.
+  // loop. Undefined if there is none, and on a CPU: an addition there costs no launch, and its order
+  // must not change the result.
   Tensor take_pending_gradient(int input) const;
   int64_t bytes() const;  // size of the saved values
 
@@ -92,7 +93,8 @@ class NoGrad {        // stops recording on this thread while it lives; NoGrad(t
   bool before_;
 };
 
-// Adds the gradients of <y, dy>, dy like y, to the leaves that y depends on, and frees the graph.
+// Adds the gradients of sum(y * dy) to the leaves that y depends on, and frees the graph. Throws if
+// y requires no gradient, or if dy differs from y in shape, dtype or device.
 void backward(const Tensor& y, const Tensor& dy);
 
 namespace detail {

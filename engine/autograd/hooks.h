@@ -13,15 +13,17 @@
 // characters, ? matches one, *([0-9]) matches digits.
 //   every module            input, output
 //   an attention            query, key, value (B, T, H, D) as they enter the scores; scores, 0 where masked, weights
-//                           and visible, 1 or 0 (B, H, Tq, Tk + N), and slot_scores for split slots; head_output
-//                           (B, T, H, D); per row of weights (B, H, T): row_sum row_entropy row_zero_fraction
-//                           row_max, NaN where no key is visible (reduced in nn/diagnostics/diagnostics.h)
-//   its span                span, z + 1 in tokens (nn/attentions/base/span.h)
+//                           and visible, 1 or 0 (B, H, Tq, Tk + N) with N persistent slots; with slots(split=yes)
+//                           scores are the context's, and slot_scores the slots'; head_output (B, T, H, D);
+//                           per row of weights (B, H, T): row_sum row_entropy row_zero_fraction row_max, NaN
+//                           where no key is visible (reduced in nn/diagnostics/diagnostics.h)
+//   its span                span in tokens: the z of the kernels, z + 1 for the z of nn/attentions/base/span.h
 //   a dynamic normalization saturation, the fraction of its inputs with |alpha x| > 2, padding included
 //   a feed-forward          pre_activation and hidden, before and after its activation: (B, T, N), or (B, H, T, N)
 //                           for slots that softmax attends to
 //   a sublayer of a block   residual, the residual stream after its output is added
 //   a model                 embedding, the input of the first block; logits
+// TransformerLens's names of these values: models/hook_names.h.
 #pragma once
 
 #include <functional>
@@ -37,8 +39,8 @@ namespace orrery {
 class Hooks {  // active on the thread that made it, until destroyed; the oldest runs first
  public:
   using Observer = std::function<void(const std::string& name, const Tensor& value)>;
-  // Gets the value with its graph and returns a replacement of the same shape, dtype and device, or
-  // an undefined tensor to keep it. Scores, weights and hidden values then are not fused.
+  // Gets the value with its graph and returns a replacement of the same shape, dtype and device, else
+  // it throws; undefined keeps the value. Scores, weights and hidden values then are not fused.
   struct Replace {
     std::function<Tensor(const std::string& name, const Tensor& value)> with;
   };

@@ -18,7 +18,7 @@ namespace {
 using namespace simd;
 
 struct Pairs {
-  using Sum = float;
+  using Accumulator = float;
   using Element = bf16;
   static constexpr int elements = 2;
 

@@ -33,7 +33,7 @@
 // So its bits do not depend on the tile, on the position in it or on the width of the vectors.
 //
 // A number type N defines what a panel holds and how it is multiplied:
-//   N::Sum, N::Element          types of C, and of A and B; a group of a panel is as large as a Sum
+//   N::Accumulator, N::Element  types of C, and of A and B; a group of a panel is as large as an Accumulator
 //   N::elements                 number of elements of the depth in one group
 //   N::down(x)                  a vector of consecutive groups of the depth, adjacent in memory
 //   N::across<n>(x, stride, y)  writes n groups side by side, at one depth, to y; depths are `stride` apart
@@ -92,7 +92,7 @@ struct Source {
 // Packs full panels side by side, to read whole cache lines: a panel of A is half a line wide. Rows
 // are too far apart in memory for the hardware prefetcher.
 template <class N, int size, int panels>
-void pack_across(const typename N::Element* x, int64_t stride, int64_t depth, typename N::Sum* y) {
+void pack_across(const typename N::Element* x, int64_t stride, int64_t depth, typename N::Accumulator* y) {
   constexpr int64_t prefetch_rows = 32;
   for (int64_t k = 0; k < depth; ++k, x += stride * N::elements, y += size)
     unrolled<panels>([&](auto p) __attribute__((always_inline)) {
@@ -104,9 +104,8 @@ void pack_across(const typename N::Element* x, int64_t stride, int64_t depth, ty
     });
 }
 
-template <class N, int size>
-void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int64_t elements, typename N::Sum* y) {
-  using T = typename N::Sum;
+template <class N, int size, class T = typename N::Accumulator>
+void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int64_t elements, T* y) {
   constexpr int w = lanes<T>, step = w * N::elements;
   int64_t k = 0;
   for (; k + step <= elements; k += step, y += w * size)
@@ -130,7 +129,7 @@ void pack_down(const typename N::Element* x, int64_t stride, int64_t count, int6
 
 // Packs `count` rows of `elements` into panels of `size` groups, y[panel][k][i], padded with zeros.
 template <class N, int size>
-void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements, typename N::Sum* y) {
+void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements, typename N::Accumulator* y) {
   constexpr int together = 4;
   const int64_t depth = k_groups<N>(elements), whole = elements / N::elements;
   for (int64_t i = 0; i < count; i += size) {
@@ -145,7 +144,7 @@ void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements,
     } else if (here == size && whole == depth) {
       pack_across<N, size, 1>(from, x.stride, depth, to);
     } else {
-      constexpr int w = minimum(lanes<typename N::Sum>, size);
+      constexpr int w = minimum(lanes<typename N::Accumulator>, size);
       const int64_t whole_columns = whole == depth ? here / w * w : 0;
       for (int64_t k = 0; k < depth; ++k) {
         for (int64_t e = 0; e < whole_columns; e += w)
@@ -153,7 +152,7 @@ void pack(const Source<typename N::Element>& x, int64_t count, int64_t elements,
         for (int64_t e = whole_columns; e < size; ++e)
           to[k * size + e] = e < here
                                  ? N::group(from + k * N::elements * x.stride + e, x.stride, elements - k * N::elements)
-                                 : typename N::Sum(0);
+                                 : typename N::Accumulator(0);
       }
     }
   }
@@ -201,9 +200,9 @@ class CachePrefetcher {
 
 // C (rows, vectors) = [C +] A B
 template <class N, bool rows_apart, int rows, int vectors>
-void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride, bool add,
+void kernel(const Panels<typename N::Accumulator>& x, typename N::Accumulator* c, int64_t stride, bool add,
             CachePrefetcher& prefetcher) {
-  using T = typename N::Sum;
+  using T = typename N::Accumulator;
   constexpr int w = lanes<T>;
   constexpr int64_t steps = 16;  // from one prefetch to the next
   const T *a = x.a, *b = x.b;
@@ -246,7 +245,7 @@ void kernel(const Panels<typename N::Sum>& x, typename N::Sum* c, int64_t stride
 
 // True if the kernels can read the elements in place.
 template <class N>
-constexpr bool plain = std::is_same_v<typename N::Sum, typename N::Element>;
+constexpr bool plain = std::is_same_v<typename N::Accumulator, typename N::Element>;
 
 // Kernels for all numbers of rows and vectors, including the remainders at the edges of a tile.
 template <class T>
@@ -254,12 +253,12 @@ struct KernelTable {
   void (*of[panel_rows][panel_vectors])(const Panels<T>&, T*, int64_t, bool, CachePrefetcher&);
 };
 template <class N, bool apart, int... r>
-constexpr KernelTable<typename N::Sum> kernel_table(std::integer_sequence<int, r...>) {
+constexpr KernelTable<typename N::Accumulator> kernel_table(std::integer_sequence<int, r...>) {
   return {{{kernel<N, apart, r + 1, 1>, kernel<N, apart, r + 1, 2>, kernel<N, apart, r + 1, 3>}...}};
 }
 
 // Runs the kernel on a block of any size; a partial last vector is computed in a buffer.
-template <class N, class T = typename N::Sum>
+template <class N, class T = typename N::Accumulator>
 void multiply_panels(const Panels<T>& x, T* c, int64_t stride, int64_t rows, int64_t columns, bool add,
                      CachePrefetcher& prefetcher) {
   constexpr auto all_rows = std::make_integer_sequence<int, panel_rows>();
@@ -291,7 +290,7 @@ int64_t next_columns(int64_t columns) {
 }
 
 // Multiplies one block of A, `rows` x `elements`, by all columns of B.
-template <class N, class T = typename N::Sum, class E = typename N::Element>
+template <class N, class T = typename N::Accumulator, class E = typename N::Element>
 void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t rows, int64_t elements, bool add,
                     T* left, T* right, const auto& completed) {
   const int64_t depth = k_groups<N>(elements);
@@ -328,17 +327,17 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
 int64_t block_rows(int64_t m) { return even_chunk(m, max_rows, panel_rows); }
 template <class N>
 int64_t block_depth(int64_t k) {  // elements
-  using T = typename N::Sum;
+  using T = typename N::Accumulator;
   return even_chunk(k, max_depth<T> * N::elements, 64 / int64_t{sizeof(T)} * N::elements);  // for any vectors
 }
 // Smaller tiles may have longer blocks: 520 rows are two of 264, 512 are one. Few rows copy A.
 template <class N>
 int64_t workspace(int64_t m, int64_t, int64_t k) {
-  const int64_t rows = panel_columns<typename N::Sum> + minimum(round_up(m, panel_rows), max_rows);
+  const int64_t rows = panel_columns<typename N::Accumulator> + minimum(round_up(m, panel_rows), max_rows);
   return maximum(k_groups<N>(block_depth<N>(k)) * rows, few_rows * k);
 }
 
-template <class N, class T = typename N::Sum, class E = typename N::Element>
+template <class N, class T = typename N::Accumulator, class E = typename N::Element>
 void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspace) {
   const int64_t rows = block_rows(t.m), depth = block_depth<N>(t.k);
   if (t.m <= few_rows && t.b.transposed) {

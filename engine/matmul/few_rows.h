@@ -16,11 +16,9 @@ constexpr int64_t few_rows = 4;
 
 // Loads `elements` of each of `width` rows of B, from x on, as columns of groups: block[k][row].
 // Rows beyond `rows` are zero. N is a number type of blocks.h.
-template <class N, bool whole>
+template <class N, bool whole, class T = typename N::Accumulator>
 [[gnu::always_inline]] inline void load_columns(const typename N::Element* x, int64_t stride, int64_t rows,
-                                                int64_t elements,
-                                                Vector<typename N::Sum> (&block)[lanes<typename N::Sum>]) {
-  using T = typename N::Sum;
+                                                int64_t elements, Vector<T> (&block)[lanes<T>]) {
   constexpr int w = lanes<T>;
   unrolled<w>([&](auto r) __attribute__((always_inline)) {
     if constexpr (whole) {
@@ -39,7 +37,7 @@ template <class N, bool whole>
 }
 
 // C (rows, width) = [C +] A B^T for `width` rows of B, `columns` of which exist; A: [group][rows].
-template <class N, int rows, class T = typename N::Sum>
+template <class N, int rows, class T = typename N::Accumulator>
 void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride, int64_t columns, int64_t elements,
                        T* c, int64_t c_stride, bool add) {
   constexpr int w = lanes<T>, step = w * N::elements;
@@ -69,7 +67,7 @@ void multiply_few_rows(const T* a, const typename N::Element* b, int64_t stride,
 
 // `chunk`: the depth after which sums are added to C, whole groups. The workspace holds A, at most
 // few_rows * k groups.
-template <class N, class T = typename N::Sum, class E = typename N::Element>
+template <class N, class T = typename N::Accumulator, class E = typename N::Element>
 void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t chunk, T* workspace) {
   using Kernel = void (*)(const T*, const E*, int64_t, int64_t, int64_t, T*, int64_t, bool);
   constexpr Kernel kernels[few_rows] = {multiply_few_rows<N, 1>, multiply_few_rows<N, 2>, multiply_few_rows<N, 3>,

@@ -8,7 +8,7 @@ namespace {
 
 template <class T, class E>
 struct Plain {
-  using Sum = T;
+  using Accumulator = T;
   using Element = E;
   static constexpr int elements = 1;
   [[gnu::always_inline]] static Vector<T> down(const E* x) { return load_widened(x); }

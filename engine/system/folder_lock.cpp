@@ -38,9 +38,9 @@ std::string holder_of(int file) {  // " (process 1234)"; empty if the holder has
   return end == 0 || number.empty() ? "" : " (process " + number.substr(0, end) + ")";
 }
 
-// Returns "choose another --out" between two texts, or "" without a setting.
-std::string other_setting_advice(const LockUser& user, const char* before, const char* more = "") {
-  return user.setting.empty() ? "" : text(before, "choose another ", user.setting, more);
+// Returns "choose another --out" after a text, or "" without a setting.
+std::string other_setting_advice(const LockUser& user, const char* before) {
+  return user.setting.empty() ? "" : text(before, "choose another ", user.setting);
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ bool FileLock::open(const LockUser& user) {
   check(file_->number() >= 0, user.command, ": cannot create the file ", path_, ": ", reason(),
         other_setting_advice(user, "; "));
   if (::flock(file_->number(), LOCK_EX | LOCK_NB) != 0) {
-    check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(),
-          other_setting_advice(user, "; ", " on a disk that supports file locks"));
+    check(errno == EWOULDBLOCK, user.command, ": cannot lock ", path_, ": ", reason(), "; ",
+          user.setting.empty() ? "use" : other_setting_advice(user, "") + " on", " a disk that supports file locks");
     return true;
   }
   return held_ = is_at_path();

@@ -29,6 +29,7 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: means "absent"
 
+  // Return a tensor of `shape`; the numbers of an empty one are undefined.
   static Tensor empty(const Shape& shape, Dtype dtype, Device device);
   static Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = Device::cpu);
   static Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = Device::cpu);
@@ -85,7 +86,6 @@ class Tensor {
   Tensor flat_view(int64_t offset, const Shape& shape) const;
   Tensor detach() const;  // shares the numbers, without the graph
 
-  // Differentiation.
   bool requires_grad() const;
   const Tensor& set_requires_grad(bool wanted = true) const;  // throws unless this is a leaf
   Tensor grad() const;                                        // undefined if no gradient has arrived

@@ -1,4 +1,4 @@
-// Kinds of ASCII characters, whatever the locale, and texts without surrounding white space.
+// Kinds of ASCII characters, in every locale, and texts without surrounding white space.
 #pragma once
 
 #include <string>

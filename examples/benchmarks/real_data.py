@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the committed configurations on the real sets, three seeds each, and prints the results of README's table.
+"""Trains the committed configurations on the real sets, three seeds each, and prints the results of the table in README.md.
 
     python3 examples/benchmarks/real_data.py --orrery build/orrery --data DATA --out runs/real [RUN...] [--seeds 1,2,3]
 

@@ -57,9 +57,7 @@ void visit_residual_gain(auto& v, auto& s) {
   v("residual_gain", s.residual_gain, "factor of a sublayer's output; learned(0): SkipInit", between(-1e6, 1e6));
 }
 void visit_initialization(auto& v, auto& s) {
-  v("initialization|initial_std", s.initialization,
-    "initial weights: a std, inverse_sqrt_width, normal(STD), ...; see nn/layers/initial_weights.h",
-    nn::initialization_names());
+  v("initialization|initial_std", s.initialization, nn::initialization_help, nn::initialization_names());
 }
 
 const Spec& final_normalization(const auto& s) {

@@ -1,7 +1,7 @@
 // An encoder-decoder: the encoder reads the source; the decoder writes the target, with cross
 // attention to the encoder output. Vaswani et al. 2017, arXiv:1706.03762.
-//   memory = N(encoder steps of  s E[source] + positions)      steps: attention, feed-forward
-//   logits = N(decoder steps of  s E[target] + positions) E^T  steps: causal attention, cross attention, feed-forward
+//   encoder output = N(encoder steps of  s E[source] + positions)      attention, feed-forward
+//   logits         = N(decoder steps of  s E[target] + positions) E^T  causal attention, cross attention, feed-forward
 // E: one table for source, target and head, or separate ones; s: embedding_scale; N: final_normalization.
 #pragma once
 

@@ -45,8 +45,7 @@ struct ResnetSettings {
              name_of_family("normalization"));
     v.common("activation", activation, "activation of every layer, without learned parameters");
     v("initialization|initial_std", initialization,
-      "initial weights: fan_in, or another of nn/layers/initial_weights.h, for the first stage's width",
-      nn::initialization_names());
+      text(nn::initialization_help, "; the width is that of the first stage"), nn::initialization_names());
   }
 };
 

@@ -16,6 +16,8 @@
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/slots.h"
+#include "nn/attentions/base/span.h"
 #include "nn/base/gradient_case.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/formulas/activation.h"
@@ -79,6 +81,7 @@ CatalogueEntry activation(const std::string& name) {
   for (const nn::ActivationPreset& preset : info.presets) entry.aliases.emplace_back(preset.name);
   for (const nn::ActivationConstant& constant : info.constants)
     entry.settings.emplace_back(constant.name, print_number(constant.value));
+  entry.described = nn::ranges_of_activation(name);
   const std::vector<double> p = f.initial_parameters();
   std::vector<std::string> parameters;
   for (size_t i = 0; i < p.size(); ++i) parameters.push_back(text(info.parameters[i], " from ", short_number(p[i])));
@@ -94,6 +97,8 @@ CatalogueEntry registered(const Registry<Entry>& registry, const std::string& na
   const Entry& e = registry.at(name);
   CatalogueEntry entry{name, {}, std::string(e.formula), std::string(e.source), {}, {}, registry.aliases(name)};
   if constexpr (requires { e.settings; }) entry.settings = e.settings;
+  if constexpr (requires { e.ranges; })
+    if (e.ranges) entry.described = e.ranges();
   if constexpr (requires { e.parameters; }) entry.properties.emplace_back("parameters", e.parameters);
   if constexpr (requires { e.saves; }) entry.properties.emplace_back(saves, e.saves);
   if constexpr (requires { e.weight_of; })
@@ -117,14 +122,20 @@ std::string listed(const Pairs& pairs, const std::string& equals, const std::str
   return join(items, separator);
 }
 
+std::vector<Setting> without_values(std::vector<Setting> settings) {
+  for (Setting& setting : settings) std::visit([](auto& value) { value = nullptr; }, setting.value);
+  return settings;
+}
+
 CatalogueEntry model(const std::string& name) {
   const ModelClass& m = model_classes().at(name);
-  return {name, {}, m.description, m.source, list_settings(m.settings), {{"task", m.task}}};
+  return {name, {}, m.description, m.source, list_settings(m.settings), {{"task", m.task}}, {},
+          without_values(m.settings.members())};
 }
 
 CatalogueEntry task(const std::string& name) {
   const TaskClass& t = tasks().at(name);
-  return {name, {}, t.description, {}, list_settings(t.settings), {}};
+  return {name, {}, t.description, {}, list_settings(t.settings), {}, {}, without_values(t.settings.members())};
 }
 
 CatalogueEntry model_metric(const std::string& name) {
@@ -147,21 +158,29 @@ CatalogueEntry model_preset(const std::string& name) {
     if (size || std::find(defaults.begin(), defaults.end(), setting) == defaults.end())
       entry.settings.push_back(setting);
   }
+  entry.described = without_values(p.settings.members());
   entry.properties = {{"model", p.model},
                       {"parameters", std::to_string(p.parameters)},
                       {"counted for", listed(p.counted_with, " ", ", ")}};
   return entry;
 }
 
+// Returns the settings of a span or of slots; the first has no default.
+Pairs settings_of_attention_setting(const std::string& name) {
+  const Spec one{name, {{"", Spec{"1", {}}}}}, all = name == "slots" ? nn::resolved_slots(one) : nn::resolved_span(one);
+  Pairs settings;
+  for (const Spec::Item& item : all.items) settings.emplace_back(item.key, settings.empty() ? "" : print(item.value));
+  return settings;
+}
+
 CatalogueEntry attention_setting(const std::string& name) {
-  for (const nn::Info& info : nn::attention_settings())
-    if (info.name == name)
-      return {name,
-              {},
-              std::string(info.formula),
-              std::string(info.source),
-              {},
-              {{"parameters", std::string(info.parameters)}, {"saved for backward", std::string(info.saves)}}};
+  for (const nn::Info& info : nn::attention_settings()) {
+    if (info.name != name) continue;
+    CatalogueEntry entry{name, {}, std::string(info.formula), std::string(info.source), {}, {}};
+    entry.properties = {{"parameters", std::string(info.parameters)}, {"saved for backward", std::string(info.saves)}};
+    if (info.ranges) entry.settings = settings_of_attention_setting(name), entry.described = info.ranges();
+    return entry;
+  }
   fail("attention_setting: no '", name, "'; see `orrery list attention_setting`");
 }
 
@@ -263,8 +282,8 @@ std::string catalogue_text(const CatalogueEntry& entry) {
     if (!content.empty()) all += "      " + content + "\n";
   };
   line(entry.formula);
-  if (!entry.settings.empty()) line("settings: " + listed(entry.settings, "=", ", "));
-  line(listed(entry.properties, " ", "; "));
+  if (const std::string settings = listed(entry.settings, "=", ", "); !settings.empty()) line("settings: " + settings);
+  line(listed(entry.properties, ": ", "; "));
   line(entry.source);
   return all;
 }
@@ -284,7 +303,7 @@ std::string catalogue_markdown() {
     const bool with_settings = any([](const CatalogueEntry& e) { return !e.settings.empty(); });
     const bool with_source = any([](const CatalogueEntry& e) { return !e.source.empty(); });
     if (family.entries.empty()) continue;
-    all += (all.empty() ? "" : "\n") + text("### ", family.title, "\n\n", family.description, "\n\n");
+    all += (all.empty() ? "" : "\n") + text("## ", family.title, "\n\n", family.description, "\n\n");
     std::vector<std::string> header = {"name", family.formulas ? "formula" : "description"};
     if (with_settings) header.push_back("settings");
     std::vector<size_t> properties;  // columns that are not empty

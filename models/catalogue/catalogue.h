@@ -1,9 +1,11 @@
-// The catalogue of all registered names, for `orrery list` and the README.
+// The catalogue of all registered names, for `orrery list` and the pages nn/CATALOGUE.md and models/CATALOGUE.md.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/settings/config.h"
 
 namespace orrery::models {
 
@@ -14,6 +16,8 @@ struct CatalogueEntry {
   std::vector<std::pair<std::string, std::string>> settings;    // with defaults, in the order of a spec
   std::vector<std::pair<std::string, std::string>> properties;  // equal names throughout a family
   std::vector<std::string> other_names = {};                    // former ones and synonyms, found but not shown
+  // The settings with help and limits, also those that a preset does not change; `value` is null.
+  std::vector<Setting> described = {};
 };
 struct CatalogueFamily {
   std::string name, title, description;
@@ -27,6 +31,6 @@ std::vector<CatalogueFamily> catalogue();
 
 std::string catalogue_text(const CatalogueFamily& family);  // for a terminal
 std::string catalogue_text(const CatalogueEntry& entry);
-std::string catalogue_markdown();  // the text between the README's markers
+std::string catalogue_markdown();  // the two pages, between their markers
 
 }  // namespace orrery::models

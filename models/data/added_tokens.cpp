@@ -58,11 +58,59 @@ void AddedTokens::add(AddedToken token) {
   Kind& kind = token.normalized ? later_ : first_;
   kind.longest = std::max(kind.longest, token.text.size());
   strip_ |= token.strips_left || token.strips_right;
-  kind.first_bytes.set(static_cast<unsigned char>(token.text.at(0)));
-  const auto behind = std::upper_bound(kind.sorted.begin(), kind.sorted.end(), token.text,
-                                       [&](const std::string& a, uint32_t b) { return a < all_[b].text; });
-  kind.sorted.insert(behind, static_cast<uint32_t>(all_.size()));
   all_.push_back(std::move(token));
+}
+
+void AddedTokens::build_index() {
+  std::vector<uint32_t> sorted[2];
+  for (uint32_t i = 0; i < all_.size(); ++i) sorted[all_[i].normalized].push_back(i);
+  for (std::vector<uint32_t>& each : sorted)
+    std::stable_sort(each.begin(), each.end(), [&](uint32_t a, uint32_t b) { return all_[a].text < all_[b].text; });
+  build(first_, std::move(sorted[0])), build(later_, std::move(sorted[1]));
+}
+
+// Texts with a common beginning are adjacent in `sorted`: a node is a range of them. Of equal texts
+// the one that was added first is the token.
+void AddedTokens::build(Kind& kind, std::vector<uint32_t> sorted) const {
+  if (sorted.empty()) return;
+  struct Range {
+    size_t begin, end;
+  };
+  std::vector<Range> ranges = {{0, sorted.size()}};
+  kind.nodes = {{}};
+  for (uint32_t node = 0; node < ranges.size(); ++node) {
+    const auto [begin, end] = ranges[node];
+    const uint32_t depth = kind.nodes[node].depth;
+    size_t at = begin;
+    while (at < end && all_[sorted[at]].text.size() == depth) ++at;
+    kind.nodes[node].first_child = static_cast<uint32_t>(ranges.size());
+    while (at < end) {
+      const auto byte = static_cast<unsigned char>(all_[sorted[at]].text[depth]);
+      const size_t from = at;
+      while (at < end && static_cast<unsigned char>(all_[sorted[at]].text[depth]) == byte) ++at;
+      uint32_t suffix = 0;
+      for (uint32_t shorter = node; shorter != 0 && suffix == 0;) {
+        shorter = kind.nodes[shorter].suffix;
+        suffix = child_of(kind, shorter, byte);
+      }
+      const bool is_token = all_[sorted[from]].text.size() == depth + 1;
+      kind.nodes.push_back({.suffix = suffix,
+                            .ending = is_token ? static_cast<uint32_t>(ranges.size()) : kind.nodes[suffix].ending,
+                            .depth = depth + 1,
+                            .token = is_token ? sorted[from] : 0,
+                            .byte = byte});
+      ranges.push_back({from, at});
+      ++kind.nodes[node].children;
+      if (node == 0) kind.first_bytes.set(byte);
+    }
+  }
+}
+
+uint32_t AddedTokens::child_of(const Kind& kind, uint32_t node, unsigned char byte) {
+  const auto begin = kind.nodes.begin() + kind.nodes[node].first_child, end = begin + kind.nodes[node].children;
+  const auto is_below = [](const Kind::Node& child, unsigned char b) { return child.byte < b; };
+  const auto found = std::lower_bound(begin, end, byte, is_below);
+  return found == end || found->byte != byte ? 0 : static_cast<uint32_t>(found - kind.nodes.begin());
 }
 
 std::optional<int32_t> AddedTokens::number_of(std::string_view text) const {
@@ -70,33 +118,38 @@ std::optional<int32_t> AddedTokens::number_of(std::string_view text) const {
   return found == all_.end() ? std::nullopt : std::optional(static_cast<int32_t>(found->number));
 }
 
-// Tokens that share the text's first k bytes are adjacent; each byte narrows their range.
-const AddedToken* AddedTokens::longest_at(const Kind& kind, std::string_view text) const {
-  const AddedToken* longest = nullptr;
-  auto begin = kind.sorted.begin(), end = kind.sorted.end();
-  for (size_t k = 0; begin != end; ++k) {
-    if (const AddedToken& shortest = all_[*begin]; shortest.text.size() == k) {
-      longest = &shortest;
-      begin = std::find_if(begin, end, [&](uint32_t i) { return all_[i].text.size() > k; });
+// After each byte, `node` is the longest end of the text that some token begins with. A token that
+// is found counts until no token can begin before it or be longer at its begin.
+const AddedToken* AddedTokens::first_from(const Kind& kind, std::string_view text, size_t& at) const {
+  const AddedToken* first = nullptr;
+  uint32_t node = 0;
+  for (size_t i = at; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (node == 0 && !kind.first_bytes[byte]) {
+      if (first) break;
+      continue;
     }
-    if (k == text.size()) break;
-    const auto byte_of = [&](uint32_t i) { return static_cast<unsigned char>(all_[i].text[k]); };
-    const auto byte = static_cast<unsigned char>(text[k]);
-    begin = std::lower_bound(begin, end, byte, [&](uint32_t i, unsigned char b) { return byte_of(i) < b; });
-    end = std::upper_bound(begin, end, byte, [&](unsigned char b, uint32_t i) { return b < byte_of(i); });
+    uint32_t next = child_of(kind, node, byte);
+    for (; next == 0 && node != 0; next = child_of(kind, node, byte)) node = kind.nodes[node].suffix;
+    node = next;
+    const size_t end = i + 1;
+    if (first && end - kind.nodes[node].depth > at) break;
+    const uint32_t ending = kind.nodes[node].ending;
+    if (ending == 0) continue;
+    const size_t begin = end - kind.nodes[ending].depth;
+    if (!first || begin <= at) first = &all_[kind.nodes[ending].token], at = begin;
   }
-  return longest;
+  return first;
 }
 
 // A skipped token still occupies its bytes: no other token is found within them.
 const AddedToken* AddedTokens::find(const Kind& kind, std::string_view text, size_t& at) const {
-  if (!kind.sorted.empty())
-    for (; at < text.size(); ++at) {
-      if (!kind.first_bytes[static_cast<unsigned char>(text[at])]) continue;
-      const AddedToken* const token = longest_at(kind, text.substr(at));
-      if (token && !token->skipped) return token;
-      if (token) at += token->text.size() - 1;
-    }
+  if (kind.longest == 0) return nullptr;
+  check(!kind.nodes.empty(), "added tokens: build_index must follow the last add");
+  while (const AddedToken* const token = first_from(kind, text, at)) {
+    if (!token->skipped) return token;
+    at += token->text.size();
+  }
   return nullptr;
 }
 

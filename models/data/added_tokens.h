@@ -26,6 +26,7 @@ void add_once(std::vector<AddedToken>& all, const AddedToken& token);
 class AddedTokens {
  public:
   void add(AddedToken token);
+  void build_index();  // after the last add, before a text is matched
   const std::vector<AddedToken>& all() const { return all_; }
   std::optional<int32_t> number_of(std::string_view text) const;  // of the token with this text
   // Returns how many bytes decide whether a token begins at a position; 0 without tokens.
@@ -54,15 +55,26 @@ class AddedTokens {
   };
 
  private:
-  // Tokens that are all normalized, or all not.
+  // Tokens that are all normalized, or all not, as an Aho-Corasick automaton (Aho, Corasick 1975):
+  // the time to match a text does not depend on the number of tokens.
   struct Kind {
-    std::vector<uint32_t> sorted;  // indices in all_, by text; equal texts in the order of adding
-    std::bitset<256> first_bytes;  // of their texts
-    size_t longest = 0;            // bytes
+    struct Node {  // the text on the path from the root, node 0
+      uint32_t first_child = 0, children = 0;  // adjacent, by their byte
+      uint32_t suffix = 0;                     // node of the longest proper suffix of the text
+      uint32_t ending = 0;                     // node of the longest suffix that is a token; 0: none
+      uint32_t depth = 0;                      // bytes of the text
+      uint32_t token = 0;                      // index in all_, of a text that is a token
+      unsigned char byte = 0;                  // the last one
+    };
+    std::vector<Node> nodes;  // by depth
+    std::bitset<256> first_bytes;
+    size_t longest = 0;  // bytes
   };
-  // Returns the longest token that the text begins with, or null.
-  const AddedToken* longest_at(const Kind& kind, std::string_view text) const;
-  // Returns the first token from `at` and moves `at` to it; null if there is none.
+  void build(Kind& kind, std::vector<uint32_t> sorted) const;
+  static uint32_t child_of(const Kind& kind, uint32_t node, unsigned char byte);  // 0: none
+  // Returns the first token from `at`, the longest there, and moves `at` to it; null if there is none.
+  const AddedToken* first_from(const Kind& kind, std::string_view text, size_t& at) const;
+  // Returns the first token that is not skipped, as first_from.
   const AddedToken* find(const Kind& kind, std::string_view text, size_t& at) const;
 
   std::vector<AddedToken> all_;

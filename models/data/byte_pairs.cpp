@@ -73,6 +73,7 @@ class BytePairs final : public Tokenizer {
                   .normalized = normalized[i],
                   .skipped = skipped[i]});
     }
+    added_.build_index();
     int32_t rank = 0;
     for (const auto& [left, right] : vocabulary_.merges)
       merges_.emplace(key(number(left), number(right)), Merge{rank++, number(left + right)});

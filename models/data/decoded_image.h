@@ -22,6 +22,7 @@ bool is_image_file(const std::string& path);  // by its name: .png, .jpg, .jpeg
 //   photos/a.png: cannot be decoded: it is not a PNG or JPEG file but WebP; only PNG and JPEG are ...
 //   photos/a.png: 40000 x 40000 pixels are more than its 70 bytes can hold
 DecodedImage decode_image(std::string_view bytes, int64_t channels, std::string_view name);
+// Decodes a file of at most max_image_bytes, also packed by gzip. Errors begin with its path.
 DecodedImage read_image(const std::string& path, int64_t channels);
 
 // Returns the center square, resized to `side` pixels. Each pixel is a mean with triangular

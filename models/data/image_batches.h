@@ -15,6 +15,7 @@ namespace orrery::models {
 // x = (pixel / 255 - mean) / std, with one mean and std for each channel or for all.
 class PixelScale {
  public:
+  // Throws Error unless `mean` and `std` have one number or one per channel, and `std` is above 0.
   PixelScale(const std::vector<double>& mean, const std::vector<double>& std, int64_t channels);
   float operator()(uint8_t pixel, int64_t channel) const { return values_[static_cast<size_t>(channel * 256 + pixel)]; }
 
@@ -46,7 +47,7 @@ class ImageBatches {
   // `images` must outlive this object.
   ImageBatches(const Images& images, const PixelScale& scale, const Augmentation& augmentation, int64_t batch,
                uint64_t seed);
-  ImageBatch at(int64_t step, int64_t micro_batch) const;
+  ImageBatch at(int64_t step, int64_t micro_batch) const;  // steps count from 0
 
  private:
   void draw(RandomKey rng, float* to, int32_t& label) const;

@@ -109,10 +109,11 @@ void note_match(std::vector<std::string>& notes, const MatchedClasses& matched, 
 void check_clear_names(const MatchedClasses& matched, const NamedClasses& of, const NamedClasses& among);
 // Returns names that several classes have, with the classes' numbers: 'crane' (134, 517).
 std::vector<std::string> shared_names(const std::vector<std::string>& classes);
+// Replaces each label l of both splits by labels[l].
 void relabel(ImageSet& set, const std::vector<int32_t>& labels);
 std::string listed(const std::vector<std::string>& classes);  // the first ones, if there are many
 
-// Names of classes as a JSON object, as a checkpoint stores them.
+// Names of classes as a JSON object, as a checkpoint stores them. Other JSON throws Error.
 std::string save_classes(const std::vector<std::string>& classes);
 std::vector<std::string> restore_classes(const std::string& json);
 

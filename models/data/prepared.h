@@ -55,6 +55,6 @@ Prepared prepare(const Preparation& preparation,
 int64_t training_tokens(int64_t all, double last);
 // Returns the tokens without the last fraction `last`, and that fraction.
 std::pair<TokenSequence, TokenSequence> split(const TokenSequence& tokens, double last);
-void check_validation_fraction(double fraction);
+void check_validation_fraction(double fraction);  // throws Error unless it is in [0, 1)
 
 }  // namespace orrery::models

@@ -34,7 +34,7 @@ struct PairFiles {
 // Throws Error if a file cannot be read or is empty, the numbers of lines differ, a line lacks a
 // column, or document_lines is set without document_column.
 std::vector<TextPair> read_pairs(const PairFiles& files);
-Fingerprint fingerprint_of(std::span<const TextPair> pairs);
+Fingerprint fingerprint_of(std::span<const TextPair> pairs);  // of their texts, in order
 std::string text_of(std::span<const TextPair> pairs);  // all sources, then all targets, a line each
 
 // Tokens for the beginning and the end of a sentence: the tokenizer's, or new ones after its own.
@@ -50,6 +50,7 @@ SentenceMarks sentence_marks(const Tokenizer& tokenizer);
 struct Pair {
   std::vector<int32_t> source, target;  // both with the end token, without the begin token
 };
+// Encodes the pairs. Throws Error for text that the tokenizer rejects.
 std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& tokenizer, const SentenceMarks& marks);
 
 // Rows are padded at their ends: sources and inputs with token 0, targets with -1.

@@ -14,6 +14,7 @@ class Tokenizer;
 // `add` and the final `rest` join to the decoded text of all tokens, without that of `first`.
 class StreamingDecoder {
  public:
+  // `first`: the tokens before, such as those of a prompt. The tokenizer must outlive this object.
   explicit StreamingDecoder(const Tokenizer& tokenizer, std::vector<int32_t> first = {});
   std::string add(int32_t token);  // returns the new whole characters
   std::string rest();              // returns the bytes of an incomplete last character

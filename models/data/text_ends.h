@@ -19,6 +19,7 @@ struct TextEnds {
   std::string name = {};                // or its text; empty: the tokenizer's own, or the model's
   std::vector<std::string> notes = {};  // about other tokens around a text, which are not added
 };
+// Reads a folder's files; absent ones specify nothing. Throws Error if a flag is not true or false.
 TextEnds text_ends(const std::string& folder);
 
 // Returns true if the folder's files name the tokenizer's token between documents.

@@ -28,9 +28,9 @@ class TokenSequence {
 
   int64_t size() const { return end_ - begin_; }
   void read(int64_t at, std::span<int32_t> to) const;  // reads tokens [at, at + to.size()), which must exist
-  TokenSequence slice(int64_t begin, int64_t end) const;
-  std::vector<int32_t> to_vector() const;
-  int64_t bytes_in_memory() const;
+  TokenSequence slice(int64_t begin, int64_t end) const;  // tokens [begin, end), which must exist
+  std::vector<int32_t> to_vector() const;                 // all tokens, in memory
+  int64_t bytes_in_memory() const;                        // 0 for tokens in a file
 
   // The characters of the text that the tokens were made of: by token, from encoding; or of all
   // tokens but the first, from a file's description, which only the whole sequence keeps.
@@ -54,7 +54,7 @@ class TokenSequence {
 // Tokens being made, maybe too many for memory, in an unlinked file that ends with its last user.
 class TokenSpool {
  public:
-  explicit TokenSpool(const std::string& folder);
+  explicit TokenSpool(const std::string& folder);  // throws Error if it cannot write there
   ~TokenSpool();
   void add(std::span<const int32_t> tokens);
   int64_t size() const { return count_; }

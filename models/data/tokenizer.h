@@ -21,7 +21,7 @@ namespace orrery::models {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string name() const = 0;
+  virtual std::string name() const = 0;  // in the registry: "byte_pair"
   virtual int64_t size() const = 0;  // of the vocabulary: tokens are 0, 1, ..., size() - 1
   // Throws Error naming what the vocabulary lacks. decode(encode(text)) == text unless documented.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
@@ -87,6 +87,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
                                           const TokenizerProgress& progress = {});
 // Like the above, but calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
+// Returns the tokenizer that Tokenizer::save wrote. Throws Error if the JSON is not such a text.
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json);
 std::string saved_token_ids(int64_t vocabulary);        // the tokenizer token_ids, as Tokenizer::save returns it
 bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path

@@ -3,7 +3,7 @@
 //
 // A kind is recognized by the beginning of its files:
 //   page (report, inspect)                 the meta element "generator" of examples/orrery/page/page.html
-//   picture.svg (study)                    the attributes of its svg element
+//   samples.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
 //                                          are others
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)

@@ -32,7 +32,7 @@ int64_t count_characters(std::string_view text);
 // Returns the size of the text without an incomplete last character.
 size_t end_of_characters(std::string_view text);
 
-std::string utf8(char32_t point);
+std::string utf8(char32_t point);      // 1 to 4 bytes
 std::string describe(char32_t point);  // 'é' (U+00E9); control characters by number alone
 
 }  // namespace orrery::models

@@ -214,9 +214,9 @@ std::vector<RowDifference> differences(const InspectedExample& example, const In
 }
 
 std::string describe(const InspectedExample& example, const RowDifference& at) {
-  const std::string what = at.own == at.others ? text("the logit of ", example.target_name(at.own))
-                                               : text("the logit of ", example.target_name(at.others),
-                                                      " minus that of ", example.target_name(at.own));
+  const std::string what = at.own == at.others ? text("the logit of '", example.target_name(at.own), "'")
+                                               : text("the logit of '", example.target_name(at.others),
+                                                      "' minus that of '", example.target_name(at.own), "'");
   return text(what, " at position ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
               " in the other example)");
 }

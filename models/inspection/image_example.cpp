@@ -14,8 +14,8 @@ class ImageExample final : public InspectedExample {
  public:
   ImageExample(ImageModel& model, const Tensor& pixels, std::vector<std::string> classes, int32_t label)
       : InspectedExample(model), images_(model), pixels_(pixels), classes_(std::move(classes)) {
-    check_usage(label < model.classes(), "inspect: label=", label, " is out of range; classes have numbers from 0 to ",
-                model.classes() - 1);
+    check_usage(label < model.classes(), "inspect: --label=", label,
+                " is out of range; classes have numbers from 0 to ", model.classes() - 1);
     targets_ = {label};
     const auto* const vit = dynamic_cast<const Vit*>(&model);
     if (!vit) {

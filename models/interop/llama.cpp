@@ -11,13 +11,14 @@ namespace {
 
 const std::string format = "llama";
 
-std::vector<TensorMapping> mappings_of(const GptSettings& s, int64_t d_ff, bool interleaved) {
+std::vector<TensorMapping> mappings_of(const GptSettings& s, int64_t d_ff, const std::string& prefix,
+                                       bool interleaved) {
   const int64_t size = s.head_size ? s.head_size : s.width / s.heads, keys = (s.kv_heads ? s.kv_heads : s.heads) * size;
   const bool attention_bias = s.attention_bias == "yes" || (s.attention_bias == "same" && s.bias),
              feed_forward_bias = s.feed_forward_bias == "yes" || (s.feed_forward_bias == "same" && s.bias);
-  std::vector<TensorMapping> all = {{.target = "token_embedding.weight", .sources = {"model.embed_tokens.weight"}}};
+  std::vector<TensorMapping> all = {{.target = "token_embedding.weight", .sources = {prefix + "embed_tokens.weight"}}};
   for (int64_t i = 0; i < s.layers; ++i) {
-    const std::string target = text("blocks.", i, "."), source = text("model.layers.", i, ".");
+    const std::string target = text("blocks.", i, "."), source = text(prefix, "layers.", i, ".");
     const auto add = [&](const std::string& layer, const std::vector<std::string>& parts, std::vector<int64_t> rows,
                          bool bias, int64_t interleaved_head) {
       for (const char* end : {".weight", ".bias"}) {
@@ -35,7 +36,7 @@ std::vector<TensorMapping> mappings_of(const GptSettings& s, int64_t d_ff, bool 
     add("feed_forward.input", {"mlp.gate_proj", "mlp.up_proj"}, {d_ff, d_ff}, feed_forward_bias, 0);
     add("feed_forward.output", {"mlp.down_proj"}, {}, feed_forward_bias, 0);
   }
-  all.push_back({.target = "norm.weight", .sources = {"model.norm.weight"}});
+  all.push_back({.target = "norm.weight", .sources = {prefix + "norm.weight"}});
   if (!s.tied_head) all.push_back({.target = "head.weight", .sources = {"lm_head.weight"}});
   return all;
 }
@@ -86,14 +87,16 @@ ImportedModel read(const std::string& folder) {
   GptSettings s = settings_of_config(config);
   ImportedModel from;
   read_rest(folder, from);
-  s.tied_head =
-      has_tied_head(config, false, from, "model.embed_tokens.weight", "lm_head.weight", {s.vocabulary, s.width});
+  const bool bare = std::any_of(from.tensors.begin(), from.tensors.end(),
+                                [](const StoredTensor& each) { return each.name == "embed_tokens.weight"; });
+  const std::string prefix = bare ? "" : "model.", embedding = prefix + "embed_tokens.weight";
+  s.tied_head = has_tied_head(config, false, from, embedding, "lm_head.weight", {s.vocabulary, s.width});
   from.settings = imported_settings(list_settings(s), Gpt::info.name, config.path());
-  from.mappings = mappings_of(s, s.d_ff, false);
+  from.mappings = mappings_of(s, s.d_ff, prefix, false);
   from.ignored["lm_head.weight"] = "a copy of the embedding";
-  from.ignored["model.rotary_emb.inv_freq"] = "rotary angles, not weights";
+  from.ignored[prefix + "rotary_emb.inv_freq"] = "rotary angles, not weights";
   for (int64_t i = 0; i < s.layers; ++i)
-    from.ignored[text("model.layers.", i, ".self_attn.rotary_emb.inv_freq")] = "rotary angles, not weights";
+    from.ignored[text(prefix, "layers.", i, ".self_attn.rotary_emb.inv_freq")] = "rotary angles, not weights";
   return from;
 }
 
@@ -123,7 +126,7 @@ void write(const ExportedModel& what, const std::string& folder) {
   int64_t d_ff = 0;
   for (const nn::NamedParameter& p : nn::parameters_of(what.model))
     if (p.path == "blocks.0.feed_forward.output.weight") d_ff = p.parameter->value.size(1);
-  const std::vector<TensorMapping> mappings = mappings_of(s, d_ff, rotary.interleaved);
+  const std::vector<TensorMapping> mappings = mappings_of(s, d_ff, "model.", rotary.interleaved);
   const auto has = [&](const std::string& target) {
     return std::any_of(mappings.begin(), mappings.end(),
                        [&](const TensorMapping& mapping) { return mapping.target == target; });

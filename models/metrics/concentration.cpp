@@ -46,6 +46,7 @@ void log_value_cosine(MetricRow& row, nn::Module& layer, const Tensor& hidden) {
 
 REGISTER_METRIC(value_cosine, {.name = "value_cosine",
                                .description = "mean cosine between two slots' values, weighted by the use of the slots",
+                               .owners = "feed-forwards with slots, as in --feed_forward=memory",
                                .watches = "hidden",
                                .of_value = log_value_cosine});
 

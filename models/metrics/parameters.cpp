@@ -39,6 +39,7 @@ REGISTER_METRIC(parameters,
                 {.name = "parameters",
                  .description = "learned parameters other than weights and biases, by name: alpha, temperature, "
                                 "activation (parameters of an activation), ...",
+                 .owners = "components with such parameters, as in --normalization=dyt",
                  .is_default = true,
                  .of_parameters = log_parameters});
 

@@ -10,6 +10,7 @@ REGISTER_METRIC(
     saturation,
     {.name = "saturation",
      .description = "fraction of the inputs of a dynamic normalization (dyt, derf, dynamic) with |alpha x| > 2",
+     .owners = "dynamic normalizations, as in --normalization=dyt",
      .watches = "input",
      .of_value = [](MetricRow& row, nn::Module& module, const Tensor& x) {
        if (const auto* const normalization = dynamic_cast<nn::DynamicNormalization*>(&module))

@@ -7,6 +7,7 @@ namespace {
 
 REGISTER_METRIC(span, {.name = "span",
                        .description = "attention span of a head, in tokens",
+                       .owners = "attentions with a span, as in --attention='softmax(span=adaptive_span(64))'",
                        .watches = "span",
                        .of_value = [](MetricRow& row, nn::Module& module, const Tensor& value) {
                          const auto& span = dynamic_cast<nn::Span&>(module);

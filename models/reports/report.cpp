@@ -79,7 +79,7 @@ void add_overview_of(Json& sections, const ReportedRun& run) {
     if (const auto parameters = with_plugin_hint(run.folder, count))
       item("parameters", with_commas(*parameters), run.settings->model);
   }
-  sections.push_back(report_section("Overview", "figures", run.name, "", {{"items", items}}));
+  sections.push_back(report_section("Overview", "values", run.name, "", {{"items", items}}));
 }
 
 std::vector<std::string> keys_of(std::span<const ReportedRun> runs) {

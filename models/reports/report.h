@@ -1,21 +1,22 @@
 // Report: a list of sections of pure data that the page's script draws (examples/orrery/page):
 //   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
 // Sections of one group share a heading; `text` is printed next to the plot. Kinds and their data:
-//   figures   {"items": [{"name", "value", "note"}]}          single values
+//   values    {"items": [{"name", "value", "note"}]}          single values
 //   curves    report_curves.h
 //   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}
 //                                                         a long one starts with the marked rows
 //   text      {"items": [{"name", "text", "wrap": bool, "copy": bool}], "side": bool}
 //                                                         long ones in pages; with side, next to each other
-//   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool, "figure": "weight"}; optional:
+//   matrix    {"rows": [labels], "columns": [labels], "values": packed, "signed": bool,
+//              "quantity": "weight"}; optional:
 //             "axes": [what rows are, what columns are], "low" and "high": ends of the scale,
 //             "none": meaning of non-finite values, "slots": number of last columns that are slots,
 //             "spans": true with "span": columns before its own that a row attends to, one number or one per row
-//   matrices  {"rows", "columns", "signed", "figure", "down": "layer", "across": "head", "shape": [R, C],
+//   matrices  {"rows", "columns", "signed", "quantity", "down": "layer", "across": "head", "shape": [R, C],
 //              "maps": [{"name": "layer 0, head 3", "values": packed, "span"}]}     R C maps, row by row, else as above
-//   bars      {"figure", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
+//   bars      {"quantity", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
 //                                                         with zero its position is marked
-//   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "facts", "source"}]}
+//   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "properties", "source"}]}
 // packed: the output of packed_values, row by row.
 #pragma once
 

@@ -100,7 +100,7 @@ void add_components(Json& sections, std::span<const ReportedRun> runs, const Der
                        {"formula", component.entry->formula},
                        {"derivation", derivation(component.family, component.entry->name)},
                        {"settings", pairs(component.entry->settings)},
-                       {"facts", pairs(component.entry->properties)},
+                       {"properties", pairs(component.entry->properties)},
                        {"source", component.entry->source}});
   }
   sections.push_back(

@@ -194,7 +194,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
           text(caption.empty() ? "" : " ", not_finite, not_finite == 1 ? " value is" : " values are", " not finite.");
     if (!changed.empty()) caption += (caption.empty() ? "" : " ") + changed;
     sections.push_back(report_section(chart.group, "curves", title, caption,
-                                      {{"figure", metric}, {"runs", names}, {"thinned", thin}, {"series", all}}));
+                                      {{"quantity", metric}, {"runs", names}, {"thinned", thin}, {"series", all}}));
   }
 }
 

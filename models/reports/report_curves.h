@@ -51,10 +51,10 @@ struct LoggedRun {
 
 // Appends a `curves` section per metric: first the losses together, then single metrics, then
 // metrics per component, metric/path, with a line per module path. data:
-//   {"figure": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
+//   {"quantity": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
 //    "values": [...]}], "runs": [{"name": ..., "group": ...}], "thinned": false}
 // `rows` counts the log's rows before thinning. If the axis is not steps, "axis" is its name and
-// "places", if present, the labels of 0, 1, ... on it. A run whose data changed has "since", the step.
+// "x_labels", if present, the labels of 0, 1, ... on it. A run whose data changed has "since", the step.
 void add_curves(Json& sections, std::span<const LoggedRun> runs);
 
 }  // namespace orrery::models

@@ -36,7 +36,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
   for (const SignalPropagation::Ratio& r : propagation.ratios) ratios.push_back(cells(r));
   sections.push_back(report_section(group, "bars", name + ": residual stream after each sublayer",
                                     "Root mean squares of the values, and of the gradients of the loss there.",
-                                    {{"figure", "root mean square"}, {"rows", bars}}));
+                                    {{"quantity", "root mean square"}, {"rows", bars}}));
   sections.push_back(report_section(
       group, "table", name + ": mean squares before and after each sublayer",
       "Mean squares of the residual stream before and after, of the sublayer's output, and of the gradients there.",
@@ -45,7 +45,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
   sections.push_back(report_section(
       group, "table", name + ": measured and predicted ratios",
       "Ratios of mean squares. Predictions assume independent values of mean zero and scores N(0, v).",
-      table({"module", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, ratios, 2, 5)));
+      table({"module", "ratio", "measured", "predicted", "quotient", "formula", "v"}, ratios, 2, 5)));
 }
 
 }  // namespace

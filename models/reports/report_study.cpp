@@ -30,7 +30,7 @@ void add_claim(Json& sections, const StudyVerdict& v) {
   items.push_back(text_item("results", found));
   for (const std::string& sentence : v.missing) items.push_back(text_item("missing", sentence));
   sections.push_back(report_section(
-      "Verdict", "figures", v.file, "",
+      "Verdict", "values", v.file, "",
       {{"items", Json::array({{{"name", "verdict"}, {"value", v.label()}, {"note", v.kind + ", " + v.samples}},
                               {{"name", "time"},
                                {"value", fixed(v.minutes, 1) + " min"},
@@ -55,7 +55,7 @@ void add_bars(Json& sections, const StudyVerdict& v) {
         "Verdict", "bars", "Difference of " + humanize(what.first) + (what.second ? ", relative" : ""),
         std::string("Means over pairs of ") + (v.kind == "timed" ? "rounds" : "runs with the same seed") +
             ", with Student's 95 % confidence interval.",
-        {{"figure", "difference of " + humanize(what.first)}, {"rows", bars}}));
+        {{"quantity", "difference of " + humanize(what.first)}, {"rows", bars}}));
 }
 
 // Rounds numbers for the table.

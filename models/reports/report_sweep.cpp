@@ -79,7 +79,7 @@ void add_differences(Json& sections, const CsvTable& table, const std::string& m
         "Mean differences of runs with the same seed, with Student's 95 % confidence interval.  An interval without "
         "zero supports a difference." +
             (note.empty() ? "" : "  Note: " + note + "."),
-        {{"figure", "difference of " + humanize(metric)}, {"rows", bars}}));
+        {{"quantity", "difference of " + humanize(metric)}, {"rows", bars}}));
   Json columns = Json::array();
   for (const char* name : {"row", "mean", "deviation", "seeds", "difference", "95 % interval", "state"})
     columns.push_back({{"name", std::string(name) == "mean" ? humanize(metric) : std::string(name)},

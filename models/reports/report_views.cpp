@@ -28,7 +28,7 @@ Json span_of(const MapView& map, size_t i) {
 }
 
 Json section_of(const View& view, const MapView& map) {
-  Json data = {{"figure", map.quantity}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
+  Json data = {{"quantity", map.quantity}, {"rows", map.rows}, {"columns", map.columns}, {"signed", map.has_sign}};
   if (!map.axes.first.empty() || !map.axes.second.empty()) data["axes"] = {map.axes.first, map.axes.second};
   if (!std::isnan(map.low)) data["low"] = map.low;
   if (!std::isnan(map.high)) data["high"] = map.high;
@@ -62,7 +62,7 @@ Json section_of(const View& view, const BarView& bars) {
                     {"high", number(bar.high)},
                     {"note", bar.note}});
   return report_section(view.group, "bars", view.title, view.caption,
-                        {{"figure", bars.quantity}, {"zero", true}, {"rows", rows}});
+                        {{"quantity", bars.quantity}, {"zero", true}, {"rows", rows}});
 }
 
 Json section_of(const View& view, const TableView& table) {
@@ -85,12 +85,12 @@ Json section_of(const View& view, const LineView& lines) {
                       {"steps", line.x},
                       {"values", std::move(values)}});
   }
-  Json data = {{"figure", lines.y_label},
+  Json data = {{"quantity", lines.y_label},
                {"axis", lines.x_label},
                {"runs", Json::array({{{"name", ""}, {"group", ""}}})},
                {"thinned", false},
                {"series", std::move(series)}};
-  if (!lines.x_labels.empty()) data["places"] = lines.x_labels;
+  if (!lines.x_labels.empty()) data["x_labels"] = lines.x_labels;
   return report_section(view.group, "curves", view.title, view.caption, std::move(data));
 }
 

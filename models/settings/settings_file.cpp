@@ -47,8 +47,8 @@ std::string as_toml(const std::string& value) {
 }
 
 std::string as_key(const std::string& key) {
-  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(),
-                                                 [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
+  const auto is_plain = [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; };
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), is_plain);
   return plain ? key : in_quotes(key);  // also with dots: reading joins the parts of a key by dots anyway
 }
 
@@ -87,7 +87,9 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
   const std::string text = read_file(path, max_toml_bytes);
   check_toml(text, path);
   try {
-    return toml::parse(text, path)[key].value<std::string>();
+    const toml::table table = toml::parse(text, path);
+    if (const auto flag = table[key].value_exact<bool>()) return *flag ? "yes" : "no";
+    return table[key].value<std::string>();
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }

@@ -33,8 +33,8 @@ std::string canonical_key(std::span<const Setting> settings, const std::string& 
 std::string with_canonical_keys(const std::string& text, std::span<const Setting> settings,
                                 std::span<const ForeignKey> foreign = {});
 
-// Returns the text of a top-level key, or nothing if the key is missing or not text, or if the file
-// is not TOML, which read_settings_file reports.
+// Returns the text of a top-level key, yes or no for true or false, or nothing if the key is
+// missing or another value, or if the file is not TOML, which read_settings_file reports.
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:
@@ -45,9 +45,9 @@ void check_utf8_settings(std::string_view command, const Assignments& settings);
 // line marks it as orrery's; comments name the plug-ins without which the settings are invalid.
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,
                          std::span<const std::string> plugins = {});
-bool is_written_settings_file(const std::string& path);
+bool is_written_settings_file(const std::string& path);  // by its first line
 // Returns the arguments --plugin=FILE.so, quoted for a shell, of such a file; empty without it.
 std::vector<std::string> plugins_of_settings_file(const std::string& path);
-std::string plugin_argument(const std::string& plugin);
+std::string plugin_argument(const std::string& plugin);  // --plugin=FILE.so
 
 }  // namespace orrery::models

@@ -17,7 +17,7 @@
 //   [base]                                     # settings as in any file of settings
 //   layers = 2
 //   [sweep]                                    # optional: lists of equal length, changed together
-//   feed_forward.slots = [32, 256, 2048]       # the first key gives the swept value
+//   feed_forward.slots = [32, 256, 2048]       # the first key gives the swept value; no variant may set such a key
 //   [variants.relu]
 //   feed_forward = "memory(relu)"
 //   [variants.softmax]
@@ -90,7 +90,7 @@ struct Claim {
   // swept_text and swept_number return value i of the first swept key ("" and 0 without a sweep).
   size_t swept_values() const { return sweep.empty() ? 1 : sweep[0].values.size(); }
   size_t middle_value() const { return swept_values() / 2; }  // where learning rates are chosen
-  std::string swept_text(size_t i) const;
+  std::string swept_text(size_t i) const;  // as written in the file
   double swept_number(size_t i) const;  // for text that is not a number, i + 1
   // Returns true if the variant is measured: always for metric 0, else if its comparisons name it.
   bool is_measured(size_t metric, const std::string& variant) const;

@@ -131,10 +131,10 @@ ClaimResult test_claim(const Claim& claim, const Measurements& measured) {
       if (c.of_variants) {
         right = other->samples;
       } else {
-        const auto place = static_cast<size_t>(std::count_if(rows.data(), &left, [&](const SampleRow& row) {
+        const auto swept = static_cast<size_t>(std::count_if(rows.data(), &left, [&](const SampleRow& row) {
           return row.metric == left.metric && row.variant == left.variant;
         }));
-        const double number = measure(c.number, {}, claim.swept_number(place));
+        const double number = measure(c.number, {}, claim.swept_number(swept));
         for (auto& each : right) each = number;
       }
       result.comparisons.push_back(test_comparison(claim, c, left, right));

@@ -10,7 +10,7 @@
 namespace orrery::models {
 
 // values[m][v][s][i]: metric m of variant v at swept value s in sample i, a seed or a round. None:
-// the run failed or diverged; `missing` gives the reason in a sentence.
+// the run lacks the metric, because it diverged and was stopped; `missing` gives the reason in a sentence.
 struct Measurements {
   std::vector<std::vector<std::vector<std::vector<std::optional<double>>>>> values;
   std::vector<std::string> missing;

@@ -44,6 +44,7 @@ struct ParameterComparison {
   std::vector<std::string> first_alone, second_alone;
   std::vector<std::string> other_shape;  // "head.weight (65, 128) and (65, 64)"
 };
+// Compares tensors of equal names, bit for bit, on the CPU.
 ParameterComparison compare_parameters(std::span<const NamedTensor> first, std::span<const NamedTensor> second);
 
 }  // namespace orrery::models

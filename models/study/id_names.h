@@ -6,6 +6,7 @@
 
 namespace orrery::models {
 
+// Return the first version's name of a setting, and its text of the setting's value.
 std::string key_in_id(const std::string& key);
 std::string value_in_id(const std::string& key, const std::string& value);
 

@@ -30,7 +30,7 @@ struct PoolUser {
   bool missing = false;                // its folder was moved or removed
 };
 using PoolUses = std::map<std::string, PoolUser>;  // key: the folder
-PoolUses uses_of_pool(const std::string& pool);
+PoolUses uses_of_pool(const std::string& pool);  // reads the records of record_use
 
 // unknown: a sweep or study may use the run; it was moved, or an older version recorded no uses.
 enum class RunUse { unused, unknown, used };
@@ -38,7 +38,7 @@ struct RunUsers {
   RunUse use = RunUse::unused;
   std::vector<std::string> names = {};  // folders; with the reason if the use is unknown
 };
-RunUsers users_of(const PoolUses& uses, const std::string& id);
+RunUsers users_of(const PoolUses& uses, const std::string& id);  // of one run
 
 // Records that the sweep or study in `folder` uses these runs and no others.
 void record_use(const std::string& pool, const std::string& folder, const std::set<std::string>& runs);

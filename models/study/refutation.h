@@ -1,4 +1,5 @@
-// Parser of the conditions that refute a claim: "relu > softmax - 0.01" (claim.h).
+// Parser of the conditions that refute a claim: "relu > softmax - 0.01", or with a metric of its own
+// "accuracy: relu < softmax" (claim.h).
 #pragma once
 
 #include <span>
@@ -11,7 +12,8 @@ namespace orrery::models {
 // Throws for an invalid form, unknown variant or equality without margin. Errors begin with `what`.
 Comparison parse_refutation(const std::string& what, const std::string& text, std::span<const std::string> variants);
 
-// Returns a condition with its metric renamed. A variant keeps its name, which may be a metric's too.
+// Returns a condition with the metric before its colon renamed. A variant keeps its name, which may
+// be a metric's too.
 template <class Rename>
 std::string with_renamed_metric(const std::string& text, const Rename& rename) {
   const size_t colon = text.find(": ");

@@ -285,7 +285,7 @@ void check_log(const std::string& run_folder, const Outcome& outcome) {
 void write_outcome(const std::string& path, const Outcome& o) {
   Json json = {{"outcome", name(o.kind)}, {"step", o.step}, {"seconds", o.seconds}, {"version", o.version}};
   if (!o.why.empty()) json["why"] = o.why;
-  json["figures"] = o.metrics;
+  json["metrics"] = o.metrics;
   add_seal(json);
   write_file_atomically(path, json_text(json, 1) + "\n");
 }
@@ -302,7 +302,8 @@ std::optional<Outcome> read_outcome(const std::string& path) {
   o.kind = kind == "done" ? Outcome::Kind::done : kind == "diverged" ? Outcome::Kind::diverged : Outcome::Kind::failed;
   o.version = text_member(json, "version", path);
   if (json.contains("why")) o.why = text_member(json, "why", path);
-  for (const auto& [key, value] : member(json, "figures", path).items()) {
+  const char* const metrics_key = json.contains("figures") ? "figures" : "metrics";  // the former name, or today's
+  for (const auto& [key, value] : member(json, metrics_key, path).items()) {
     check(value.is_number(), path, ": the metric '", key, "' must be a number");
     o.metrics[key] = value.get<double>();
   }

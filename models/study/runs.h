@@ -29,7 +29,7 @@ namespace orrery::models {
 std::map<std::string, Fingerprint> input_fingerprints(const TrainSettings& settings);
 
 // Returns 16 hexadecimal digits: a hash of the resolved settings and their inputs (input_fingerprints). It
-// skips what changes no number: the run's folder, saving, threads and the paths of the inputs.
+// leaves out settings that change no result: the run's folder, saving, threads, paths of the inputs.
 std::string run_hash(const TrainSettings& settings);
 struct IdentifiedRun {
   std::string hash;
@@ -40,7 +40,7 @@ IdentifiedRun identify_run(const TrainSettings& settings);  // reads the inputs 
 std::string hash_of_unreadable(const TrainSettings& settings, const std::string& why);
 
 bool is_run_id(std::string_view text);  // RUN-SOURCES, or RUN alone
-std::string hash_of_id(const std::string& id);
+std::string hash_of_id(const std::string& id);  // RUN
 
 // The ids of runs in a pool's folder.
 class RunIds {
@@ -64,7 +64,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int64_t step = 0;                       // the last; if diverged, where it was detected
   std::map<std::string, double> metrics;  // of the last validation, with validation_loss; finite values only
-  double seconds = 0;                     // steps times their 10th percentile, to exclude other load
+  double seconds = 0;                     // steps times the 10th percentile of the step time, to exclude other load
   std::string why;                        // if failed or diverged: the reason, a sentence
   std::string version;                    // program_version() of the program that trained it
 };
@@ -74,15 +74,19 @@ std::string name(Outcome::Kind kind);
 // - its loss or gradients were not finite;
 // - it ended worse than it began: the mean loss of the last tenth of the steps and the last
 //   validation loss exceed the loss of the first step, before any update, by more than 0.5;
-// - its gradient norm exceeded 10^8, or 1,000 times the median of the previous steps, and the loss
-//   did not recover: its last tenth is above the first (AdamW bounds a lost run, which ends at the
-//   loss of predicting token frequencies), or the norm still exceeded 10^8 at the end.
+// - its gradient norm exceeded 1,000 times the median of the previous steps, and the loss did not
+//   recover: the mean of the last tenth of the steps is not below the mean of the first tenth;
+// - its gradient norm exceeded 10^8, and the mean loss of the last tenth is not below the mean of
+//   the first tenth or the loss of the first step, or the median norm of the last tenth exceeds 10^8.
+// With AdamW the loss of a diverged run stays bounded: it ends near that of predicting token frequencies.
 Outcome outcome_of(const RunLog& log);
 
 // Throws if the log of an ended run lacks steps, or has another last validation than the outcome.
 void check_log(const std::string& run_folder, const Outcome& outcome);
 
+// Write and read pool/ID.json. Reading throws Error if the file is damaged, and returns nothing if
+// it does not exist.
 void write_outcome(const std::string& path, const Outcome& outcome);
-std::optional<Outcome> read_outcome(const std::string& path);  // none if there is no such file
+std::optional<Outcome> read_outcome(const std::string& path);
 
 }  // namespace orrery::models

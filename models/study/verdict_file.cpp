@@ -112,7 +112,7 @@ void write_verdict(const std::string& path, const StudyVerdict& v) {
                {"minutes_of_runs", v.minutes_of_runs}};
   json["read"] = v.input_hashes;
   json["verdict"] = name(v.result.verdict);
-  json["figure"] = v.reported, json["smaller"] = v.smaller, json["main"] = v.main;
+  json["reported"] = v.reported, json["smaller"] = v.smaller, json["main"] = v.main;
   json["comparisons"] = comparisons_of(v.result);
   json["learning_rates"] = Json::array();
   for (const auto& [variant, rate] : v.learning_rates)
@@ -137,7 +137,8 @@ StudyVerdict read_verdict(const std::string& path) {
   v.smoke = flag_member(json, "smoke", path);
   v.minutes = number_member(json, "minutes", path), v.minutes_of_runs = number_member(json, "minutes_of_runs", path);
   if (json.contains("read")) v.input_hashes = hashes_in(json["read"], path);
-  v.reported = text_member(json, "figure", path), v.smaller = text_member(json, "smaller", path);
+  v.reported = text_member(json, json.contains("figure") ? "figure" : "reported", path);  // the former name, or today's
+  v.smaller = text_member(json, "smaller", path);
   v.main = flag_member(json, "main", path);
   v.result = result_in(json, path);
   for (const Json& each : list_member(json, "learning_rates", path))

@@ -36,11 +36,13 @@ struct StudyVerdict {
   std::vector<std::string> missing;  // sentences about runs without a value
 
   std::string label() const;  // shown, shown at this scale, not shown, reversed, or smoke
-  bool is_borderline() const;
+  bool is_borderline() const;  // some comparison is (verdict.h)
 };
 
 OutputKind verdict_kind();
+// Throws Error if the path has a file that is not a verdict.
 void write_verdict(const std::string& path, const StudyVerdict& verdict);
+// Also reads verdicts of older versions. Throws Error with the path and the key that is wrong.
 StudyVerdict read_verdict(const std::string& path);
 
 }  // namespace orrery::models

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "engine/settings/registry.h"
 #include "engine/settings/spec.h"
@@ -19,22 +21,34 @@ std::string number(double x, bool is_relative) {
                                                    : (x > 0 ? "+" : "") + significant(x, 3);
 }
 
-// Returns a line per comparison: "relu - softmax, slots=256: -0.035 (-0.056 to -0.014)".
+// Returns "relu - softmax, slots=256: -0.035 (-0.056 to -0.014)".
+std::string comparison_text(const ComparisonResult& c) {
+  const bool is_relative = c.name.ends_with(" - 1");
+  const std::string quantity = is_relative ? c.name.substr(0, c.name.size() - 4) : c.name;
+  return for_markdown(quantity + (c.at.empty() ? "" : ", " + c.at)) +
+         (c.known ? text(": ", number(c.mean, is_relative), " (", number(c.low, is_relative), " to ",
+                         number(c.high, is_relative), ")")
+                  : ": runs failed or diverged");
+}
+
+// Returns a line per comparison.
 std::string results_text(const ClaimResult& result, const std::string& metric) {
   std::string all;
   for (const ComparisonResult& each : result.comparisons) {
-    const bool is_relative = each.name.ends_with(" - 1");
     if (!all.empty()) all += "<br>";
     all += each.metric == metric ? "" : code_for_markdown(each.metric) + " ";
-    all += for_markdown((is_relative ? each.name.substr(0, each.name.size() - 4) : each.name) +
-                        (each.at.empty() ? "" : ", " + each.at));
-    all += each.known ? text(": ", number(each.mean, is_relative), " (", number(each.low, is_relative), " to ",
-                             number(each.high, is_relative), ")")
-                      : std::string(": runs failed or diverged");
+    all += comparison_text(each);
     if (each.verdict != result.verdict || each.is_borderline)
       all += text(" [", name(each.verdict), each.is_borderline ? ", on the border" : "", "]");
   }
   return all;
+}
+
+// Returns the first comparison whose verdict is that of the claim.
+std::string deciding_text(const ClaimResult& result) {
+  for (const ComparisonResult& each : result.comparisons)
+    if (each.verdict == result.verdict) return code_for_markdown(each.metric) + " " + comparison_text(each);
+  return "";
 }
 
 std::string learning_rates_text(const StudyVerdict& v) {
@@ -95,6 +109,31 @@ std::string versions(std::span<const ListedVerdict> all) {
 
 }  // namespace
 
+std::string short_verdicts(std::span<const ListedVerdict> all, const std::string& claims) {
+  constexpr size_t max_rows = 10;
+  std::vector<const ListedVerdict*> tested;
+  for (const ListedVerdict& each : all)
+    if (each.verdict && !each.verdict->smoke) tested.push_back(&each);
+  std::stable_sort(tested.begin(), tested.end(), [](const ListedVerdict* a, const ListedVerdict* b) {
+    return a->verdict->result.verdict > b->verdict->result.verdict;  // reversed, not shown, shown
+  });
+  std::map<std::pair<std::string, bool>, size_t> ranks;  // by group and kind
+  std::vector<std::tuple<bool, size_t, const ListedVerdict*>> order;
+  for (const ListedVerdict* each : tested)
+    order.emplace_back(!each->main(), ranks[{each->group, each->main()}]++, each);
+  std::sort(order.begin(), order.end());
+  order.resize(std::min(order.size(), max_rows));
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return std::get<2>(a) < std::get<2>(b); });
+  std::string table =
+      "| claim | the source's result | our result (95 % interval) | verdict |\n| --- | --- | --- | --- |\n";
+  for (const auto& [is_minor, rank, each] : order) {
+    const StudyVerdict& v = *each->verdict;
+    table += text("| [", for_markdown(v.sentence), "](", link_for_markdown(path_in(claims, each->path() + ".toml")),
+                  ") | ", for_markdown(v.reported), " | ", deciding_text(v.result), " | **", v.label(), "** |\n");
+  }
+  return order.empty() ? "" : table;
+}
+
 OutputKind verdicts_csv_kind() { return marked_kind("a list of verdicts", csv_header); }
 OutputKind verdicts_page_kind() { return marked_kind("a page of verdicts", page_heading); }
 
@@ -114,6 +153,7 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims) {
   std::string page = page_heading;
   page += verdict_counts(all) + "\n";
+  if (const std::string table = short_verdicts(all, claims); !table.empty()) page += table + "\n";
   page +=
       "Written by `orrery study --all`.  Each row is a claim file, which states what would refute the claim.  Paired "
       "runs, fresh weights or times test it.  A claim is shown if every 95 % interval is on the claim's side of the "
@@ -132,7 +172,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
     for (const ListedVerdict& each : main)
       if (each.verdict)
         page +=
-            text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.path()), "/picture.svg)\n");
+            text("\n![", for_markdown(each.verdict->sentence), "](", link_for_markdown(each.path()), "/samples.svg)\n");
   }
   std::string group;
   bool begun = false;

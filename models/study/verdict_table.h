@@ -24,10 +24,15 @@ struct ListedVerdict {
 };
 
 OutputKind verdicts_csv_kind();
-std::string verdicts_csv(std::span<const ListedVerdict> all);
+std::string verdicts_csv(std::span<const ListedVerdict> all);  // study,verdict,claim,found,minutes
+
+// Returns a table of at most ten claims that have a verdict, each with the comparison that decided
+// it. If there are more, main claims are preferred and, from each group in turn, those that contradict
+// their source most. Links lead to `claims`, a path relative to the page.
+std::string short_verdicts(std::span<const ListedVerdict> all, const std::string& claims);
 
 OutputKind verdicts_page_kind();
-// Returns Markdown for a folder that contains GROUP/NAME/picture.svg of each claim. It links to the
+// Returns Markdown for a folder that contains GROUP/NAME/samples.svg of each claim. It links to the
 // claims' files in `claims`, a path relative to the page, and to the groups' README.md, if any.
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims);
 

@@ -15,6 +15,7 @@ namespace orrery::models {
 // The mean of a loss over all targets of held-out data, which may be added in batches of any size.
 class MeanLoss {
  public:
+  // `mean`: nats per target.
   void add(double mean, int64_t targets) { total_ += mean * static_cast<double>(targets), targets_ += targets; }
   int64_t targets() const { return targets_; }
   double mean() const;  // throws without targets

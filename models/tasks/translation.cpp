@@ -53,7 +53,8 @@ class Translation final : public Task {
       v("training_loss_pairs", training_loss_pairs,
         "number of training pairs whose loss a validation also reports, without dropout; 0: none", between(0, 1e15));
       v.common("batch_tokens", batch_tokens,
-               "maximum tokens per micro-batch; sources and targets together; `batch_size` is not used",
+               "maximum tokens per update; with gradient_accumulation_steps above 1, per micro-batch; sources and "
+               "targets together; `batch_size` is not used",
                between(1, 16777216));
       v("max_length|longest", max_length, "maximum tokens on a side; longer pairs are left out; 0: no limit",
         between(0, 16777216));

@@ -32,6 +32,8 @@ std::vector<NamedTensor> optimizer_state_of(const nn::Optimizer& optimizer) {
   for (const auto& [path, tensor] : optimizer.state()) all.push_back({path, tensor});
   return all;
 }
+constexpr const char* extra_inputs_key = "beside";  // former name, which files keep
+
 // Former name, which files keep. carried.1.blocks.0.attention: its stream state for micro-batch 1.
 const std::string stream_prefix = "carried.";
 void add_stream_states(const std::vector<nn::Cache>& stream_states, std::vector<NamedTensor>& all) {
@@ -121,7 +123,7 @@ std::string json_of(const CheckpointState& state) {
   Json& files = json["files"] = Json::object();
   for (const auto& [name, file] : state.files) files[name] = as_json(file);
   if (!state.extra_inputs.empty()) {
-    Json& extra_inputs = json["beside"] = Json::object();
+    Json& extra_inputs = json[extra_inputs_key] = Json::object();
     for (const auto& [key, data] : state.extra_inputs) extra_inputs[key] = as_json(data);
   }
   json["tokenizer"] = parse_own_json(state.tokenizer);
@@ -169,8 +171,9 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   if (json.contains("data_since")) state.data_since = whole_number_member(json, "data_since", what);
   state.validation_loss = number_member(json, "validation_loss", what);
   if (json.contains("validated")) state.validated = whole_number_member(json, "validated", what);
-  state.tokenizer = json_text(member(json, "tokenizer", what));
-  const Json& settings = member(json, "settings", what);
+  const Json &tokenizer = member(json, "tokenizer", what), &settings = member(json, "settings", what);
+  check(tokenizer.is_object(), what, ": 'tokenizer' must be an object {...}");
+  state.tokenizer = json_text(tokenizer);
   check(settings.is_object(), what, ": 'settings' must be an object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
   name_own_token(state.settings);
@@ -186,9 +189,9 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   if (files.contains(optimizer_name)) state.files[optimizer_name] = fingerprint(files[optimizer_name], what);
   state.text = fingerprint(member(json, "text", what), what);
   state.parts = parts_in(json, what), state.earlier = earlier_in(json, what);
-  if (json.contains("beside")) {
-    check(json["beside"].is_object(), what, ": 'beside' must be an object {...}");
-    for (const auto& [key, data] : json["beside"].items()) state.extra_inputs[key] = fingerprint(data, what);
+  if (json.contains(extra_inputs_key)) {
+    check(json[extra_inputs_key].is_object(), what, ": '", extra_inputs_key, "' must be an object {...}");
+    for (const auto& [key, data] : json[extra_inputs_key].items()) state.extra_inputs[key] = fingerprint(data, what);
   }
   take_seal(json, what);
   return state;

@@ -1,5 +1,5 @@
 // Beginnings of error messages of runs that end at a non-finite value. A program that trains in
-// subprocesses has only the message, which starts with one of these, not with a path:
+// subprocesses has only the message, which begins with `train: ` and one of these:
 //   train: the loss is not finite at step 12 (loss nan, gradient norm nan); ...
 #pragma once
 
@@ -14,7 +14,7 @@ namespace orrery::models {
 inline constexpr std::string_view loss_not_finite = "the loss is not finite at step ",
                                   validation_not_finite = "the validation loss is not finite since step ",
                                   weights_not_finite =
-                                      "the weights, or the optimizer's numbers, are not finite since step ",
+                                      "the weights or the optimizer state are not finite since step ",
                                   value_not_finite = "a value is not finite at step ",
                                   value_not_finite_in_validation =
                                       "a value is not finite in the validation after step ";

@@ -129,7 +129,7 @@ void Rehearsal::train_guarded(std::span<const Tensor> batch, const nn::Cache& st
     const FiniteGuard guard;
     train_step(batch, stream_state);
     optimizer_->step(0);
-  } catch (const NonFiniteError&) {  // dummy weights: not a finding about the run
+  } catch (const NonFiniteError&) {  // of dummy weights; the run need not have it
   }
 }
 

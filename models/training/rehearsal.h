@@ -31,8 +31,8 @@ class Rehearsal {
   // `settings` and `task` must outlive the object.
   Rehearsal(const TrainSettings& settings, const Task& task);
   int64_t optimizer_state_bytes() const;
-  Peaks run(const BatchSizes& sizes);
-  Cost cost_of_update();
+  Peaks run(const BatchSizes& sizes);  // each phase once
+  Cost cost_of_update();               // of clearing the gradients and the optimizer's step
 
  private:
   Tensor loss(std::span<const Tensor> batch, nn::ForwardPass& pass);

@@ -83,9 +83,10 @@ std::string message(const NonFiniteReport& f) {
 }
 
 std::string replay_folder(const std::string& run) { return run + "/replay"; }
+bool is_replay(const std::string& folder) { return file_exists(folder + "/" + report_name); }
 std::string replay_folder_at(const std::string& folder) {
   for (const std::string& each : {replay_folder(folder), folder})
-    if (file_exists(each + "/" + report_name)) return each;
+    if (is_replay(each)) return each;
   fail("replay: ", folder, " has no ", report_name,
        "; a run with --nan_guard=yes writes it when it finds a non-finite value");
 }

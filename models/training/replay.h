@@ -23,7 +23,8 @@ struct NonFiniteReport {
 std::string message(const NonFiniteReport& report);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
-// Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a finding.
+bool is_replay(const std::string& folder);          // it has a report
+// Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a report.
 std::string replay_folder_at(const std::string& folder);
 
 // Replaces an earlier replay of the folder.

@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/training/loss_settings.h"
+#include "models/training/replay.h"
 
 namespace orrery::models {
 namespace {
@@ -67,6 +68,8 @@ bool is_path_of_data(const std::string& key) { return is_in(paths_of_data, key);
 bool describes_data(const std::string& key) { return splits_data(key) || is_path_of_data(key); }
 
 void check_same(const std::string& run, const std::string& key, const std::string& its, const std::string& ours) {
+  check_usage(its == ours || !is_replay(run), "replay: the state in ", run, " is of a run with ", key, "=", its,
+              ", not ", ours, "; leave ", key, " out");
   check_usage(its == ours, "train: the run in ", run, " has ", key, "=", its, ", not ", ours, "; ",
               describes_data(key) ? "add --allow_new_text=yes to continue with other data, or " : "",
               "resume it with its own settings: ", resume_command(run));

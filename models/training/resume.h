@@ -22,10 +22,11 @@ bool has_new_data(const TrainSettings& now, const CheckpointState& before, const
 // Returns the training data of the checkpoint's weights: of its run, which come first, then those
 // before allow_new_text, and those of the runs in init_from.
 std::vector<TrainingData> training_data(const CheckpointState& state);
-// Marks them for a run that begins with these weights; each is in the result once.
+// Returns the training data as that of init_from, for a run that begins with these weights; each is
+// in the result once.
 std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all);
 
-// Throws this Error if the run has a model of another class, or another task.
+// Throws Error if the run has a model of another class, or another task.
 void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
                      const TrainSettings& its);
 

@@ -47,6 +47,7 @@ class RunReporter {
       : folder_(folder), metrics_(folder, step), events_(events) {
     warnings(metrics_.warnings());
   }
+  // Each writes to the log, if it has a row for it, and calls its callback.
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
   void validation(int64_t step, const Validation& validation);
   void propagation(const SignalPropagation& propagation);

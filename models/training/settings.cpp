@@ -36,7 +36,7 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},
-      {"backend", "leave it out; one process trains, with --threads"},
+      {"backend", "leave it out; training uses one process, with --threads threads"},
       {"real_data", "did you mean 'data', the path of a text file?"},
       {"compile", "leave it out; models are not compiled"},
   };
@@ -48,6 +48,30 @@ TrainSettings::TrainSettings(const std::string& model_name, const std::string& t
       task(task_name.empty() ? named_model(model_name).model_class.task : task_name),
       model_settings(named_model(model_name).settings),
       task_settings(tasks().at(task).settings) {}
+
+namespace {
+
+// Returns the members of a registry whose settings include `key`.
+template <class Class>
+std::vector<std::string> owners_of(const Registry<Class>& all, const std::string& key) {
+  std::vector<std::string> owners;
+  for (const std::string& name : all.names())
+    if (find_setting(all.at(name).settings.members(), key)) owners.push_back(name);
+  return owners;
+}
+
+// Throws if a setting that this run lacks is one of other models or tasks.
+void check_belongs(const TrainSettings& settings, std::span<const Setting> members, const std::string& key) {
+  if (find_setting(members, key) || key.find('.') != std::string::npos) return;
+  const auto check_owners = [&](const char* family, const std::string& own, const std::vector<std::string>& owners) {
+    check_usage(owners.empty(), "train: ", family, "=", own, " has no setting '", key, "'; it is a setting of ", family,
+                "=", join(owners));
+  };
+  check_owners("task", settings.task, owners_of(tasks(), key));
+  check_owners("model", settings.model, owners_of(model_classes(), key));
+}
+
+}  // namespace
 
 TrainSettings make_settings(const Assignments& assignments) {
   std::string model = TrainSettings().model, task;
@@ -62,7 +86,10 @@ TrainSettings make_settings(const Assignments& assignments) {
   };
   for (const auto& [key, value] : assignments) {
     if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
-    as_content([&] { set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys()); });
+    as_content([&] {
+      check_belongs(settings, members, key);
+      set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
+    });
   }
   rename();
   settings.model = named_model(model).name, settings.metrics = with_current_metrics(settings.metrics);

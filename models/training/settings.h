@@ -73,7 +73,9 @@ struct TrainSettings {
              "weights");
     v.section("steps");
     v.common("steps", steps, "total number of updates; includes those before a resume", between(1, 1e9));
-    v.common("batch_size|batch", batch_size, "sequences or images per micro-batch", between(1, 16384));
+    v.common("batch_size|batch", batch_size,
+             "sequences or images per update; with gradient_accumulation_steps above 1, per micro-batch",
+             between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
       between(1, 4096));
     v.common("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));

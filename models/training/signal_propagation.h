@@ -7,7 +7,7 @@
 //
 //   RUN/signal_propagation.json
 //                     {"format": "orrery probe 1", "values": [{"name", "mean_square", "gradient"}],
-//                      "ratios": [{"place", "ratio", "measured", "predicted", "formula", "v"}]}, null for no number
+//                      "ratios": [{"place", "ratio", "measured", "predicted", "formula", "v"}]}, null for NaN
 #pragma once
 
 #include <functional>

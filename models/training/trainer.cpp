@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/matmul/peak.h"
@@ -160,8 +161,13 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   if (logs_metrics) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
-    collect_metrics(metrics, logged_metrics_, *task_, *model_, batch,
-                    stream_states_.empty() ? nullptr : &stream_states_[0]);
+    const nn::Cache* const stream_state = stream_states_.empty() ? nullptr : &stream_states_[0];
+    collect_metrics(metrics, logged_metrics_, *task_, *model_, batch, stream_state);
+    if (!std::exchange(metrics_checked_, true))
+      absent_metrics_ = absent_metrics(s.metrics, [&](MetricRow& row, const ModelMetric* metric) {
+        collect_metrics(row, {&metric, 1}, *task_, *model_, batch, stream_state);
+        collect_metrics(row, {&metric, 1}, *parameters_);
+      });
     began += Clock::now() - before;  // excluded from the step's time
   }
   const double flops = flops_counted();
@@ -185,6 +191,7 @@ void Trainer::report(RunReporter& reporter) {
   if (!status.done)
     fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
   if (folder_->mark_verified()) remove_old_checkpoints(reporter);
+  reporter.warnings(std::exchange(absent_metrics_, {}));
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);
   reported_ = now;

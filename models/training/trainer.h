@@ -44,6 +44,8 @@ class Trainer {
 
   // Sets the plug-in files that the settings require; settings.toml lists them.
   void name_plugins(std::vector<std::string> paths) { plugins_ = std::move(paths); }
+  // Trains the steps that are left, with validations and checkpoints. Throws Error at a non-finite
+  // loss, or if a file cannot be written; the last good checkpoint stays.
   TrainingResult run(const TrainingEvents& events = {});
 
   // Runs the next step or a validation under a guard that passes every operation to `each`. Returns
@@ -102,6 +104,8 @@ class Trainer {
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name
   std::vector<const ModelMetric*> logged_metrics_;  // logged every metrics_every steps
+  std::vector<std::string> absent_metrics_;         // messages to report, from the first logged row
+  bool metrics_checked_ = false;
   double peak_flops_ = 0;                           // FLOPS of the device; 0: unknown
   std::unique_ptr<StepInputsByShape> steps_;
   StepInputs* inputs_ = nullptr;              // of this step

@@ -39,6 +39,9 @@ struct InitialWeights {
   Initialization embedding() const { return normal(table_std); }
 };
 
+constexpr const char* initialization_help =  // of the setting `initialization`
+    "initial weights: a std, inverse_sqrt_width, normal(STD), fixup(STD), fan_in, adaptive_span, relu_former, "
+    "relu_revival or relu_vision";
 Limits initialization_names();  // former names of the values, for the setting `initialization`
 
 // Returns the initial values that `spec` sets at this width. Throws with a list of the valid names.

@@ -25,7 +25,7 @@ class Linear final : public Module {
     std::vector<int64_t> packed_rows = {};      // packed layers: the outputs of each
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
-  Tensor forward(const Tensor& x, ForwardPass& pass) override;
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;  // (..., inputs) -> (..., outputs)
   void visit(Visitor& v) override;
 
   Parameter weight;  // (outputs, inputs)

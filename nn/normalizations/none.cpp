@@ -13,7 +13,7 @@ class NoNormalization final : public Module {
   static inline const Info info{
       .name = "none", .formula = "x", .source = "definition", .parameters = "none", .saves = "nothing"};
   NoNormalization(const Spec& spec, const NormalizationOptions&) {
-    check(spec.items.empty(), "none: takes no settings, not ", print(spec));
+    check(spec.items.empty(), "normalization: ", spec, ": none takes no settings; use normalization=none");
   }
   Tensor forward(const Tensor& x, ForwardPass&) override { return x; }
   std::vector<Prediction> predicted(const InputStats& stats) const {

@@ -19,7 +19,7 @@ class LearnedPositions final : public Position {
   LearnedPositions(const Spec& spec, const PositionOptions& options)
       : weight_(Shape{options.context, options.width}, normal(options.table_std)) {
     weight_.is_lookup_table = true;
-    check(spec.items.empty(), "learned: takes no settings, not ", print(spec));
+    check(spec.items.empty(), "position: ", spec, ": learned takes no settings; use position=learned");
   }
   Tensor forward(const Tensor& x, ForwardPass& pass) override {
     return x + rows_at_positions("learned positions", weight_.value, x, pass);

@@ -15,7 +15,7 @@ class NoPositions final : public Position {
                                 .parameters = "none",
                                 .saves = "nothing"};
   NoPositions(const Spec& spec, const PositionOptions&) {
-    check(spec.items.empty(), "none: takes no settings, not ", print(spec));
+    check(spec.items.empty(), "position: ", spec, ": none takes no settings; use position=none");
   }
 };
 REGISTER_POSITION(NoPositions);

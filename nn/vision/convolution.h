@@ -20,7 +20,7 @@ class Convolution final : public Module {
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(h w C)), as in PyTorch
   };
   Convolution(int64_t inputs, int64_t outputs, Pixels size, const Options& options);
-  Tensor forward(const Tensor& x, ForwardPass& pass) override;
+  Tensor forward(const Tensor& x, ForwardPass& pass) override;  // (B, H, W, inputs) -> (B, rows, columns, outputs)
   void visit(Visitor& v) override;
 
   Parameter weight;  // (outputs, height, width, inputs)

@@ -13,6 +13,12 @@ TEST_CASE("long sums: linear attention on a device, over any number of tokens") 
 TEST_CASE("long sums: rows, columns and losses on a device") {
   for (const int64_t n : {1000, 100000}) check_long_rows_and_columns(Device::cuda, n);
 }
+TEST_CASE("long sums: layer and RMS normalization of rows on a device") {
+  for (const int64_t n : {100, 20000}) check_long_norms(Device::cuda, n);
+}
+TEST_CASE("long sums: the norm of a gradient on a device") {
+  for (const int64_t n : {1000, 100000}) check_long_gradient(Device::cuda, n);
+}
 TEST_CASE("long sums: rows added to one row of a table on a device") {
   for (const int64_t n : {100, 20000}) check_long_row_of_table(Device::cuda, n);
 }

@@ -303,3 +303,28 @@ TEST_CASE("file sizes: a text whose tokens do not fit in memory is refused befor
         .names("MB")
         .offers("prepare");
 }
+
+// tests/cases/sentence_piece_memory: texts whose parts no ASCII character ends. Encoding such a text
+// at once took 75 bytes of memory for each of its bytes.
+TEST_CASE("file sizes: the memory of prepare does not grow with a text in the letters of China") {
+  const Folder folder;
+  const auto text_of = [&](const std::string& megabytes) {
+    const std::string path = folder / megabytes,
+                      script = ORRERY_SOURCE_DIR "/tests/cases/sentence_piece_memory/make.py";
+    REQUIRE(run_shell("python3 '" + script + "' " + megabytes + " > '" + path + "'").code == 0);
+    return path;
+  };
+  REQUIRE(is_complete(run_orrery(Words{"train", "--data=" + text_of("0.05"), "--out=" + (folder / "run"),
+                                       "--tokenizer=sentence_piece(vocabulary=900)"} +
+                                 tiny)));
+  REQUIRE(run_orrery({"export", folder / "run", "--out=" + (folder / "theirs")}).code == 0);
+  const auto peak_of = [&](const std::string& megabytes) {
+    const Outcome prepared =
+        run_orrery({"prepare", "--input=" + text_of(megabytes), "--out=" + (folder / ("tokens" + megabytes)),
+                    "--tokenizer=" + (folder / "theirs/tokenizer.model")});
+    CHECK_MESSAGE(prepared.code == 0, prepared.err);
+    return prepared.peak;
+  };
+  const int64_t of_one = peak_of("1"), of_three = peak_of("3");
+  CHECK(of_three - of_one < 20'000'000);
+}

@@ -176,11 +176,11 @@ TEST_CASE("list: every registered name has a formula and a source") {
 
   const Outcome silu = run_orrery({"list", "swish"});
   CHECK(silu.code == 0);
-  for (const char* expected : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks none", "F(0) 0", "F'(0) 0.5",
-                               "minimum -0.2785; limits 0, inf"})
+  for (const char* expected : {"silu (swish)", "x * sigmoid(beta * x)", "beta=1", "kinks: none", "F(0): 0",
+                               "F'(0): 0.5", "minimum: -0.2785; limits: 0, inf"})
     CHECK(contains(silu.out, expected));
-  CHECK(contains(silu.out, "saved for backward x"));
-  const std::string saved = "parameters weight 1, bias 0; saved for backward x, mean and 1/std";
+  CHECK(contains(silu.out, "saved for backward: x"));
+  const std::string saved = "parameters: weight 1, bias 0; saved for backward: x, mean and 1/std";
   CHECK(contains(run_orrery({"list", "layer"}).out, saved));
   const Outcome family = run_orrery({"list", "schedule"});
   CHECK(run_orrery({"list", "schedules"}).out == family.out);
@@ -212,13 +212,17 @@ TEST_CASE("catalogue: the minimum of an activation is found, at a limit or betwe
   CHECK(property("sine", "limits") == "none, none");
 }
 
-TEST_CASE("catalogue: the README contains the current catalogue") {
-  const std::string readme = read_file(ORRERY_SOURCE_DIR "/README.md"), begin = "<!-- catalogue begin -->\n",
-                    end = "<!-- catalogue end -->";
-  const size_t from = readme.find(begin), to = readme.find(end);
-  REQUIRE(from != std::string::npos);
-  REQUIRE(to != std::string::npos);
-  CHECK_MESSAGE(readme.substr(from + begin.size(), to - from - begin.size()) == models::catalogue_markdown(),
-                "orrery list --markdown prints what belongs between the markers");
-  CHECK(run_orrery({"list", "--markdown"}).out == models::catalogue_markdown());
+TEST_CASE("catalogue: the pages of nn and models contain the current catalogue") {
+  const auto part_in = [](const std::string& path) {
+    const std::string page = read_file(ORRERY_SOURCE_DIR "/" + path), begin = "<!-- catalogue begin -->\n";
+    const size_t from = page.find(begin), to = page.find("<!-- catalogue end -->");
+    REQUIRE_MESSAGE(from != std::string::npos, path);
+    REQUIRE_MESSAGE(to != std::string::npos, path);
+    return page.substr(from + begin.size(), to - from - begin.size());
+  };
+  const std::string whole = models::catalogue_markdown(), of_models = part_in("models/CATALOGUE.md");
+  CHECK_MESSAGE(part_in("nn/CATALOGUE.md") + "\n" + of_models == whole,
+                "orrery list --markdown prints what belongs between the markers of the two pages");
+  CHECK(of_models.starts_with("## Tokenizers\n"));  // the families before it are those of nn
+  CHECK(run_orrery({"list", "--markdown"}).out == whole);
 }

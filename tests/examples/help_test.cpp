@@ -53,6 +53,7 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
       const Outcome outcome = run_orrery({command, flag});
       CHECK(outcome.code == 0);
       CHECK(longest_line(outcome.out) <= 80);
+      CHECK(!contains(outcome.out, "\n\n\n"));
       CHECK(contains(outcome.out, std::string("Usage: orrery ") + command));
     }
   }
@@ -64,6 +65,24 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
     CHECK(longest_line(wide->out) <= 100);
     CHECK(longest_line(wide->out) > 80);
   }
+}
+
+TEST_CASE("help: an example can be pasted into a shell, and the usage is broken between arguments") {
+  for (const char* command : commands) {
+    CAPTURE(command);
+    const std::string out = run_orrery({command, "--help"}).out, title = "Example: ";
+    const size_t example = out.find(title);
+    REQUIRE(example != out.npos);
+    bool continues = false;
+    for (std::string line : lines_of(out.substr(example + title.size()))) {
+      line.erase(0, line.find_first_not_of(' '));
+      CHECK_MESSAGE((continues || line.starts_with("orrery ")), line);
+      continues = line.ends_with(" \\");
+    }
+    CHECK(!continues);
+    CHECK(!contains(out, "=value\n"));
+  }
+  CHECK(contains(run_orrery({"study", "--help"}).out, "\n         orrery report runs/studies/feed_forward_can"));
 }
 
 TEST_CASE("help: the common settings of train fit on one screen, in sections; --help=all lists all settings") {
@@ -113,11 +132,17 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
       .value("(0, 1e30]")
       .names("also:")
       .names("rate");
+  // The last step's rate of a linear decay is still above it: tests/nn/schedules/schedule_test.cpp.
+  Message(run_orrery({"help", "train", "min_learning_rate"}).out)
+      .names("--min_learning_rate")
+      .names("decaying schedule")
+      .value("reached one step after the last step");
   CHECK(run_orrery({"help", "learning_rate"}).out == run_orrery({"help", "train", "learning_rate"}).out);
   Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
+  Message(run_orrery({"help", "initialization"}).out).offers("normal(STD)").offers("relu_former").names("0.02");
   Message(run_orrery({"help", "train", "optimizer"}).out).offers("orrery list optimizer").names("adamw").names("arXiv");
   CHECK(run_orrery({"help", "train", "optimizer.beta1"}).out == run_orrery({"help", "train", "optimizer"}).out);
   Message(run_orrery({"help", "generate", "top_k"}).out).names("orrery generate --top_k").names("range:");
@@ -126,6 +151,33 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   expect_error(run_orrery({"help", "train", "learnin_rate"})).value("learnin_rate").offers("learning_rate");
   expect_error(run_orrery({"help", "pointwis"})).names("help").value("pointwis").offers("pointwise");
   expect_error(run_orrery({"help", "relu", "gelu"})).names("help").value("gelu").offers("one name");
+}
+
+TEST_CASE("help: a component is printed with a line per setting: default or given value, meaning, range") {
+  const auto lines = [](const std::string& name) { return run_orrery({"help", name}).out; };
+  const std::string dense = lines("dense");
+  CHECK(contains(dense, "      settings:\n        activation=gelu_tanh  activation F of the hidden units\n"));
+  CHECK(contains(lines("dense(relu)"), "        activation=relu  activation F of the hidden units\n"));
+  CHECK(lines("dense(activation=relu)") == lines("dense(relu)"));
+  Message(lines("softmax"))
+      .names("soft_cap=0")
+      .names("cap c of the scores")
+      .offers("0: no cap")
+      .names("gate=none")
+      .names("none: no gate")
+      .names("dropout=0")
+      .value("[0, 1)");
+  Message(lines("slots")).names("N").names("number of slots").value("[1, 65536]").names("split=no").names("scaled=yes");
+  Message(lines("adaptive_span")).names("S").names("longest span").names("R=32").names("length of the ramp");
+  Message(lines("elu")).names("settings:").names("alpha=1  [0, 1e6]");
+  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 width");
+  Message(lines("gpt-char-small")).names("layers=4").names("number of blocks").names("context=64");
+  CHECK(!contains(lines("gpt-char-small"), "d_ff"));  // as in the class
+  Message(run_orrery({"help", "train", "optimizer"}).out).names("beta2=0.99").names("decay of the mean of the squared");
+  for (const char* name : {"softmax", "gpt", "muon", "rotary(base=500)"}) CHECK(longest_line(lines(name)) <= 80);
+  expect_error(run_orrery({"help", "dense(size=3)"}), 2).names("dense").value("'size'").offers("orrery help dense");
+  expect_error(run_orrery({"help", "dense(relu, 3)"}), 2).names("dense").value("'3'").offers("orrery help dense");
+  CHECK(contains(run_orrery({"list", "dense"}).out, "\n      settings: activation=gelu_tanh\n"));
 }
 
 TEST_CASE("help: the error for an activation in place of a layer offers the layer that takes the activation") {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/report_data.h"
 #include "tests/support/message.h"
 
 using orrery::testing::expect_error;
@@ -54,10 +54,10 @@ TEST_CASE("images: folders named by numbers are the classes with these numbers")
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return outcome;
   };
-  const Outcome whole = evaluate(cases + "numeric_classes/pictures");
+  const Outcome whole = evaluate(cases + "numeric_classes/images");
   CHECK(contains(whole.out, "24 images\n"));
   CHECK(contains(whole.out, "\naccuracy 1.0000\n"));
-  fs::copy(cases + "numeric_classes/pictures", images, fs::copy_options::recursive);
+  fs::copy(cases + "numeric_classes/images", images, fs::copy_options::recursive);
   for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
     fs::rename(images + "/val/" + digit, images + "/val/0" + digit);
   CHECK(contains(evaluate(images).out, "\naccuracy 1.0000\n"));
@@ -65,6 +65,31 @@ TEST_CASE("images: folders named by numbers are the classes with these numbers")
   const Outcome some = evaluate(images);
   CHECK(contains(some.out, "18 images\n"));
   CHECK(contains(some.out, "\naccuracy 1.0000\n"));
+}
+
+TEST_CASE("images: classify and report name the classes of folders with numbers, in the order of the numbers") {
+  const Folder folder;
+  const std::string run = folder / "run", pictures = cases + "numeric_classes/pictures";
+  const Outcome trained =
+      run_orrery({"train", "--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=150",
+                  "--batch_size=24", "--learning_rate=0.01", "--evaluate_every=0", "--metrics=none",
+                  "--data=" + pictures + "/val", "--validation_data=" + pictures, "--out=" + run});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const std::string found = classify(run, {pictures}).out;
+  for (int number = 0; number < 12; ++number)
+    for (const char* file : {"0", "1"}) {
+      const std::string name = std::to_string(number);
+      CHECK(contains(found, "/val/" + name + "/" + file + ".png  " + name + " 0."));
+    }
+  // Class 10 is 8 in the order of text.
+  const Outcome reported =
+      run_orrery({"report", run, "--image=" + pictures + "/val/10/0.png", "--label=10", "--analysis=logit_lens"});
+  REQUIRE_MESSAGE(reported.code == 0, reported.err);
+  const auto rows = report_section(report_data(read_file(run + "/report.html")),
+                                   "Predictions at position 0, whole example")["rows"];
+  const auto& last = rows.back();  // state after, top prediction, p, rank, -ln p
+  CHECK(last[1] == "10");
+  CHECK(last[3] == "1");
 }
 
 TEST_CASE("images: a vision transformer without preprocessor_config.json classifies as in Transformers") {
@@ -162,14 +187,14 @@ TEST_CASE("images: train, evaluate and classify report an Exif orientation and d
   for (const char* name : {"a", "b"}) {
     fs::create_directories(set + "/" + name);
     for (const char* file : {"1.jpg", "2.jpg"})
-      fs::copy(cases + "picture_forms/turned.jpg", set + "/" + name + "/" + file);
+      fs::copy(cases + "image_forms/rotated.jpg", set + "/" + name + "/" + file);
   }
   const Outcome trained = run_orrery({"train", "--model=resnet", "--width=4", "--image_size=8", "--data=" + set,
                                       "--validation_fraction=0.5", "--steps=1", "--batch_size=2", "--metrics=none",
                                       "--out=" + (folder / "run")});
   REQUIRE_MESSAGE(is_complete(trained), trained.err);
   Message(trained.out + trained.err).names("warning").value(4).names(set).value("4 of orientation 6");
-  const Outcome classified = classify(folder / "run", {set, cases + "picture_forms/rgb.png"});
+  const Outcome classified = classify(folder / "run", {set, cases + "image_forms/rgb.png"});
   Message(classified.err).value("4 of orientation 6").names(set + "/a/1.jpg");
   const Outcome evaluated = run_orrery({"evaluate", "--checkpoint=" + (folder / "run"), "--validation_data=" + set});
   Message(evaluated.out + evaluated.err).value("4 of orientation 6").names(set + "/a/1.jpg");

@@ -281,7 +281,7 @@ TEST_CASE("inspect: examples and options that do not fit the model are refused")
       .offers(0);
   refusal({run, "--txt=abc"}).value("txt").offers("'text'");
   for (const Words& unread : {Words{"--image", "x.png"}, {"--label", "0"}, {"--source", "ab"}, {"--target", "ab"}})
-    refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).offers("leave it out");
+    refusal({run, "--text=abe", unread[0] + "=" + unread[1]}).names(unread[0]).value("--text").offers("leave it out");
   refusal({run, "--text=abe", "--patch_from=abd"})
       .names("inspect: --patch_from")
       .names("ablation")

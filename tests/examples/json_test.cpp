@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/tensor/safetensors.h"
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/view_json.h"
 #include "tests/examples/pool.h"
@@ -52,6 +54,31 @@ TEST_CASE("json: numbers that are not finite are strings") {
   CHECK(json_number(NAN) == "NaN");
   CHECK(json_number(INFINITY) == "Infinity");
   CHECK(json_number(-INFINITY) == "-Infinity");
+}
+
+TEST_CASE("json: show gives the mean of any finite numbers, and NaN for a tensor without a finite number") {
+  using orrery::Shape;
+  using orrery::Tensor;
+  const Folder folder;
+  const double huge = std::numeric_limits<double>::max();
+  const auto of = [](std::vector<double> x) { return Tensor::from(Shape{static_cast<int64_t>(x.size())}, x); };
+  const std::vector<orrery::NamedTensor> tensors = {
+      {"huge", of({huge, -huge, huge / 2})}, {"none", of({NAN, INFINITY})}, {"some", of({1, NAN, 3})}};
+  orrery::write_safetensors(folder / "x.safetensors", tensors);
+  const Json shown = json_of({"show", folder / "x.safetensors", "--json"})["tensors"];
+  REQUIRE(shown.size() == 3);
+  for (const Json& each : shown) {
+    if (each["name"] == "huge") {
+      CHECK(each["mean"].get<double>() == doctest::Approx(huge / 6).epsilon(1e-12));
+      CHECK(each["min"] == -huge);
+    } else if (each["name"] == "none") {
+      for (const char* const key : {"min", "max", "mean"}) CHECK(each[key] == "NaN");
+      CHECK(each["non_finite"] == 2);
+    } else {
+      CHECK(each["mean"] == 2);
+      CHECK(each["non_finite"] == 1);
+    }
+  }
 }
 
 TEST_CASE("json: train prints the run, its losses and its files; messages go to standard error") {
@@ -161,7 +188,7 @@ TEST_CASE("json: list prints every family, or only the requested names") {
   CHECK(silu[0]["family"] == "activation");
   REQUIRE(silu[0]["entries"].size() == 1);
   CHECK(silu[0]["entries"][0]["name"] == "silu");
-  CHECK(silu[0]["entries"][0]["facts"]["kinks"] == "none");
+  CHECK(silu[0]["entries"][0]["properties"]["kinks"] == "none");
   CHECK(json_of({"list", "schedules", "--json"})[0]["entries"].size() > 1);
   expect_error(run_orrery({"list", "--json", "--markdown"})).names("--markdown").names("--json");
 }

@@ -151,6 +151,8 @@ TEST_CASE("old names: a sweep and a study find their runs and give the same tabl
   CHECK(read_file(old / "sweep/table.csv") == table);
   const auto now = nlohmann::json::parse(read_file(old / "study/verdict.json")), then = nlohmann::json::parse(verdict);
   CHECK(now["verdict"] == then["verdict"]);
+  CHECK(fs::exists(old / "study/samples.svg"));
+  CHECK(!fs::exists(old / "study/picture.svg"));  // the plot's former name
 }
 
 TEST_CASE("old names: report, compare, generate and show accept the runs") {

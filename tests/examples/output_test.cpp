@@ -142,7 +142,7 @@ TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign file
 
   const std::string claim = folder.write("claim.toml", "");
   fs::create_directories(folder / "study/timing");
-  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "picture.svg"}) {
+  for (const char* name : {"table.csv", "samples.csv", "runs.csv", "samples.svg"}) {
     const std::string mine = folder.write(std::string("study/") + name, "mine\n");
     expect_error(run_orrery({"study", claim, "--out=" + (folder / "study")})).names(mine).offers("--out");
     fs::remove(mine);
@@ -167,4 +167,14 @@ TEST_CASE("output: try replaces only plug-ins that it has made") {
     CHECK(read_file(mine) == "# mine\n");
     fs::remove(mine);
   }
+}
+
+TEST_CASE("output: import replaces neither a run nor a foreign settings file") {
+  const Folder folder;
+  const std::string run = trained(folder), model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
+                    mine = folder.write("other/settings.toml", "mine\n");
+  const auto before = contents_of(folder.path());
+  expect_error(run_orrery({"import", model, "--out=" + run})).names(run).offers("--out");
+  expect_error(run_orrery({"import", model, "--out=" + (folder / "other")})).names(mine).offers("--out");
+  CHECK(contents_of(folder.path()) == before);
 }

@@ -334,6 +334,13 @@ TEST_CASE("process I/O: every command refuses a folder that another program is w
     expect_error(outcome).names(command).value(each.locked).offers("--out");
     CHECK(run_shell("ls " + each.locked).out.empty());
     fs::remove_all(each.locked);
+    // A lock that is a link to another file is not followed.
+    const std::string precious = folder.write("precious", "kept"), link = each.locked + "/.orrery.lock";
+    fs::create_directories(each.locked);
+    fs::create_symlink(precious, link);
+    expect_error(run_orrery(each.words)).names(link).value("symbolic link").offers("remove");
+    CHECK(read_file(precious) == "kept");
+    fs::remove_all(each.locked);
   }
   // Two at once without a foreign lock: one prepares, and its files equal those of a single one.
   const std::string shakespeare = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";

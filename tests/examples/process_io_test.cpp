@@ -216,7 +216,7 @@ TEST_CASE("process I/O: texts with too much nesting, length or items are refused
   state("{\"name\": 7}").names("tokenizer").names("'name'").offers("text");
   state("{\"name\": \"character\"}").names("tokenizer").names("'characters'").value("missing");
   state("{\"name\": \"character\", \"characters\": [1]}").names("tokenizer").names("'characters'").offers("text");
-  state("[]").names("tokenizer").offers("{...}").names("'name'");
+  state("[]").names("state.json").names("'tokenizer'").offers("{...}");
   state("{\"name\": ").names("state.json").value("JSON");
   std::ofstream(path, std::ios::binary) << std::string(65 << 20, ' ');
   expect_refusal({"generate", "--checkpoint=" + (folder / "run")})
@@ -267,7 +267,8 @@ TEST_CASE("process I/O: a plug-in that differs from the compiled file is refused
   CHECK(run_orrery({"list", "--plugin=" + plugin}).code == 0);
 
   // A plug-in of the same name can have another formula.
-  const std::string text = folder.write("text.txt", read_file(ORRERY_SOURCE_DIR "/README.md").substr(0, 20'000));
+  const std::string text = folder.write(
+      "text.txt", read_file(ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt").substr(0, 20'000));
   const Words more = {"--plugin=" + plugin,  "--model=gpt", "--layers=1",     "--heads=2",
                       "--width=8",           "--context=8", "--batch_size=2", "--feed_forward=dense(smelu)",
                       "--learning_rate=0.01"};

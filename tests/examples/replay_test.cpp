@@ -81,7 +81,8 @@ TEST_CASE("replay: a folder without a saved step, changed data and unknown setti
   CHECK(contains(of_run.out, "\n  --learning_rate=1e30 "));
   error({folder / "run", "--learnin_rate=1"}).value("learnin_rate").offers("learning_rate");
   error({folder / "run", folder / "run"}).names("replay").value("2 folders").offers("one");
-  error({folder / "run", "--width=32"}).names("width=16").value(32);
+  const Message width = error({folder / "run", "--width=32"}).names("width=16").value(32).offers("leave width out");
+  CHECK(!contains(width.message(), "orrery train"));  // a replay's folder is not for training
   folder.write("text.txt", tiny_text() + "more");
   error({folder / "run"}).names("text.txt").value("1004 bytes").names("text.txt").value("1000 bytes");
   fs::remove_all(folder / "run/replay/step_000001");

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/report_data.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -34,12 +34,7 @@ struct Page {
     for (const Json& section : data["sections"]) all.insert(section["kind"].get<std::string>());
     return all;
   }
-  Json section(const std::string& title) const {
-    for (const Json& section : data["sections"])
-      if (section["title"] == title) return section["data"];
-    FAIL("there is no section " << title);
-    return {};
-  }
+  Json section(const std::string& title) const { return report_section(data, title); }
 };
 Page report_of(const Folder& folder, const Words& words) {
   const std::string path = folder / "page.html";
@@ -47,11 +42,8 @@ Page report_of(const Folder& folder, const Words& words) {
   INFO(outcome.out, outcome.err);
   REQUIRE(outcome.code == 0);
   CHECK(last_line(outcome.out) == path);
-  Page page{read_file(path), {}};
-  const std::string begin = "<script type=\"application/json\" id=\"report\">";
-  const size_t at = page.html.find(begin) + begin.size();
-  page.data = Json::parse(page.html.substr(at, page.html.find("</script>", at) - at));
-  return page;
+  const std::string html = read_file(path);
+  return {html, report_data(html)};
 }
 std::map<std::string, size_t> rows_in_log(const std::string& run) {
   std::map<std::string, size_t> counts;
@@ -75,7 +67,7 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
   for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
     CHECK_MESSAGE(!contains(page.html, outside), outside);
   CHECK(page.kinds() ==
-        std::set<std::string>{"figures", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
+        std::set<std::string>{"values", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
   // Every row of the log; curves with their own axis come from analyses.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])

@@ -35,6 +35,8 @@ TEST_CASE("resume: the folder of a run suffices, and further settings change tho
   const Folder folder;
   const std::string whole = folder / "whole";
   good(learning(folder, whole, {"--steps=8"}));
+  const std::string own = folder.write("own.toml", "out = \"" + (folder / "run6") + "\"\nresume = true\n"),
+                    foreign = folder.write("foreign.toml", "out_dir = \"" + (folder / "run7") + "\"\n");
   const std::vector<Words> forms = {
       {"--resume=RUN", "--steps=8"},
       {"--steps=8", "--resume=RUN/"},
@@ -42,6 +44,8 @@ TEST_CASE("resume: the folder of a run suffices, and further settings change tho
       {"--out_dir=RUN", "--resume", "--max_iters=8"},
       {"--config=RUN/settings.toml", "--resume=yes", "--steps=8"},
       {"--out=RUN", "--resume=RUN", "--steps=8"},
+      {"--config=" + own, "--steps=8"},
+      {"--config=" + foreign, "--resume", "--steps=8"},
   };
   for (size_t i = 0; i < forms.size(); ++i) {
     const std::string run = folder / ("run" + std::to_string(i));

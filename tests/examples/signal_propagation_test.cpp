@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/examples/program.h"
+#include "tests/examples/report_data.h"
 
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
@@ -45,10 +45,7 @@ TEST_CASE("signal propagation: a table is printed before the first step, and sto
   CHECK(file["format"] == "orrery probe 1");
 
   REQUIRE(run_orrery({"report", folder / "run"}).code == 0);
-  const std::string page = read_file(folder / "run/report.html"),
-                    begin = "<script type=\"application/json\" id=\"report\">";
-  const size_t at = page.find(begin) + begin.size();
-  const Json report = Json::parse(page.substr(at, page.find("</script>", at) - at));
+  const Json report = report_data(read_file(folder / "run/report.html"));
   size_t tables = 0, bars = 0;
   for (const Json& section : report["sections"]) {
     if (section["group"] != "Before the first step") continue;

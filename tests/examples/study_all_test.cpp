@@ -1,9 +1,11 @@
 // orrery study --all: folders of claims, and the folder that comes with the program.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/study/verdict_table.h"
 #include "tests/examples/study.h"
 #include "tests/support/message.h"
 
@@ -67,6 +69,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
   const std::string page = read_file(folder / "out/README.md");
   CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
+  CHECK(page.find("| [Two variants differ.](../claims/group/c.toml) | BLEU 34 &#124; 33 | "
+                  "`validation_loss` relu - softmax: ") < page.find("Written by"));
   const size_t main = page.find("## Main claims"), rest = page.find("## Claims"), group = page.find("## group");
   REQUIRE(main < rest);
   REQUIRE(rest < group);
@@ -77,8 +81,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(page.find(row) < rest);
   CHECK(page.find(row, group) != std::string::npos);
   CHECK(contains(page, "| 3 seeds | **shown at this scale** | "));
-  CHECK(contains(page, "![Two variants differ.](group/c/picture.svg)"));
-  CHECK(contains(read_file(folder / "out/group/c/picture.svg"), ">softmax</text>"));
+  CHECK(contains(page, "![Two variants differ.](group/c/samples.svg)"));
+  CHECK(contains(read_file(folder / "out/group/c/samples.svg"), ">softmax</text>"));
   const auto runs = written_runs(folder / "pool");
   fs::remove(folder / "claims/b.toml");
   const Outcome second = run_orrery(words);
@@ -119,8 +123,12 @@ TEST_CASE("study: a claim is tested again after a change of its config or its da
   CHECK(read["config"].size() == 1);
   CHECK(read["data"].size() == 1);
   test_all().names("a.toml: ").value("tested before\n");
+  std::string verdict = read_file(folder / "claims/a/verdict.json");  // another program's is kept, too
+  const std::string version = verdict_in(folder / "claims/a")["version"];
+  folder.write("claims/a/verdict.json", verdict.replace(verdict.find(version), version.size(), "0.0.9"));
+  test_all().names("a.toml: ").value("tested before by orrery 0.0.9\n");
   folder.write("base.toml", "# What is learned.\n" + config);  // sets the same
-  test_all().names("a.toml: ").value("tested before\n");
+  test_all().names("a.toml: ").value("tested before by orrery 0.0.9\n");
   folder.write("base.toml", config + "seed = 1\nwarmup_steps = 2\n");
   test_all().names("a.toml: ").names("config").value("changed").value("verdict: shown");
   test_all().names("a.toml: ").value("tested before\n");
@@ -148,7 +156,7 @@ TEST_CASE("study: a verdict stays valid after settings are renamed; an older one
   const auto runs = written_runs(folder / "pool");
   const auto first = verdict_in(folder / "claims/a");
   CHECK(first["metric"] == "mean(head_output_variance/*)");
-  CHECK(first["figure"] == "BLEU 34");
+  CHECK(first["reported"] == "BLEU 34");
   const std::vector<std::pair<std::string, std::string>> renamed = {
       {"read_variance", "head_output_variance"}, {"figure", "# The paper's.\nreported"}, {"batch", "batch_size"}};
   test_all(text, renamed).names("a.toml: ").value("tested before\n");
@@ -169,6 +177,23 @@ TEST_CASE("study: a verdict stays valid after settings are renamed; an older one
   test_all(text, {{"batch", "batch_size"}}).value("verdict: shown");
 }
 
+TEST_CASE("study: the page of each committed group begins with a table of its claims") {
+  for (const auto& group : fs::directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {
+    if (!group.is_directory()) continue;
+    const std::string path = group.path().string();
+    CAPTURE(path);
+    std::vector<orrery::models::ListedVerdict> all;
+    for (const auto& entry : fs::directory_iterator(group.path())) {
+      const std::string name = entry.path().stem().string();
+      if (entry.path().extension() == ".toml")
+        all.push_back({"", name, {}, orrery::models::read_verdict(path + "/" + name + "/verdict.json"), ""});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    const std::string page = read_file(path + "/README.md"), table = orrery::models::short_verdicts(all, ".");
+    CHECK_MESSAGE(page.find("\n\n" + table + "\n") == page.find('\n'), "the page needs this table:\n", table);
+  }
+}
+
 TEST_CASE("study: the committed table of verdicts matches the committed claims") {
   const Folder folder;
   const std::string kept = ORRERY_SOURCE_DIR "/examples/studies", copy = folder / "studies";
@@ -181,4 +206,5 @@ TEST_CASE("study: the committed table of verdicts matches the committed claims")
   CHECK(outcome.code == 0);
   CHECK(read_file(copy + "/README.md") == read_file(kept + "/README.md"));
   CHECK(read_file(copy + "/verdicts.csv") == read_file(kept + "/verdicts.csv"));
+  CHECK(contains(outcome.err, ": tested before by orrery 0.1.0\n"));  // the verdicts name their programs
 }

@@ -79,6 +79,36 @@ TEST_CASE("study: a smoke run validates on at most the held-out text, and on no 
   }
 }
 
+TEST_CASE("study: a run that diverges counts with its loss and as diverged, unless it was stopped") {
+  const Folder folder;
+  const auto tested = [&](const std::string& metric, const std::string& variant) {
+    const Outcome outcome =
+        run_study(folder, claim_text(folder,
+                                     "kind = \"trained\"\nseeds = [1, 2, 3]\nmetric = \"" + metric +
+                                         "\"\nrefuted_if = \"lost < kept + 0.5\"",
+                                     "[variants.kept]\n[variants.lost]\nschedule = \"constant\"\n" + variant));
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    CHECK(contains(read_file(folder / "study/runs.csv"), "lost,1,"));
+    CHECK(contains(read_file(folder / "study/runs.csv"), ",diverged,"));
+    return verdict_in(folder / "study");
+  };
+  const std::string finite = "learning_rate = 10\n";
+  CHECK(tested("diverged", finite)["verdict"] == "shown");
+  CHECK(contains(read_file(folder / "study/samples.csv"), "\ndiverged,lost,,1,1\n"));
+  CHECK(contains(read_file(folder / "study/samples.csv"), "\ndiverged,kept,,1,0\n"));
+  const auto by_loss = tested("log(validation_loss)", finite);
+  CHECK(by_loss["verdict"] == "shown");
+  CHECK(by_loss["comparisons"][0]["samples"] == 3);
+  // It is stopped before step 4; the finite validation of an earlier step is not that of a complete run.
+  const std::string stopped =
+      "learning_rate = 1e4\noptimizer = \"sgd\"\nnormalization = \"none\"\ngrad_clip = 0\nevaluate_every = 1\n";
+  const auto without = tested("log(validation_loss)", stopped);
+  CHECK(without["verdict"] == "not shown");
+  CHECK(without["comparisons"][0]["samples"] == 0);
+  CHECK(tested("diverged", stopped)["verdict"] == "shown");
+}
+
 TEST_CASE("study: a claim over a sweep has metrics per comparison and the best learning rate of each variant") {
   const Folder folder;
   const Outcome outcome =
@@ -349,4 +379,29 @@ TEST_CASE("study: a config and data near the claim are found from any working fo
   CHECK(outcome.code == 0);
   Message(outcome.out).value("verdict: shown");
   expect_error(there("lost.toml")).names("lost.toml:7").value("nope.toml").offers("the claim's folder");
+}
+
+TEST_CASE("report: it replaces no file of a sweep or study, and no foreign page") {
+  const Folder folder;
+  const std::string pool = "--runs=" + (folder / "pool"), swept = folder / "swept", study = folder / "study";
+  REQUIRE(run_orrery(Words{"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + swept, pool,
+                           "--seed={1,2}"} +
+                     tiny)
+              .code == 0);
+  REQUIRE(run_study(folder, claim_text(folder, trained + "refuted_if = \"relu > softmax\"", two)).code == 0);
+  for (const std::string& of : {swept, study}) {
+    size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(of)) {
+      const std::string path = entry.path().string(), before = read_file(path);
+      expect_error(run_orrery({"report", of, "--out=" + path})).names(path).offers("--out");
+      CHECK(read_file(path) == before);
+      ++files;
+    }
+    CHECK(files >= 3);
+  }
+  for (const std::string name : {"swept", "study"}) {
+    const std::string mine = folder.write(name + "/report.html", "mine\n");
+    expect_error(run_orrery({"report", folder / name})).names(mine).offers("--out");
+    CHECK(read_file(mine) == "mine\n");
+  }
 }

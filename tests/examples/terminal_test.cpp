@@ -2,7 +2,9 @@
 // progress, threads and pipes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
@@ -182,6 +184,35 @@ TEST_CASE("color: errors, warnings and headers are colored on a terminal only") 
   CHECK(!contains(piped.out + piped.err, "\x1b"));
 }
 
+TEST_CASE("tables: on a terminal no line is longer than its width; columns that do not fit follow below") {
+  const Folder folder;
+  const std::string run = trained(folder), program = "stty cols 80 && NO_COLOR=1 \"$ORRERY\" ";
+  REQUIRE(run_orrery(train_tiny(folder, "other", {"--attention=pointwise(relu)"})).code == 0);
+  const auto width_of = [](const std::string& line) {  // characters of UTF-8
+    return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80 && c != '\r'; });
+  };
+  for (const std::string& words :
+       Words{"inspect '" + run + "' --text=abeabe --analysis=all --patch_from=abdabe", "show '" + run + "'",
+             "compare '" + run + "' '" + (folder / "other") + "'", "gradcheck rms", "list softmax",
+             "generate '" + run + "' --tokens=4", "train --task=algorithmic --problem='copy(length=3)' --plan"}) {
+    CAPTURE(words);
+    const auto shown = run_on_terminal(program + words);
+    if (!shown) return;
+    CHECK_MESSAGE(shown->code == 0, shown->out);
+    std::istringstream lines(shown->out);
+    for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(width_of(line) <= 80, line);
+  }
+  const std::string table = run_on_terminal(program + "gradcheck rms")->out, header = "  input ";
+  const size_t first = table.find(header), second = table.find(header, first + 1);
+  REQUIRE(second != table.npos);
+  CHECK(contains(table.substr(first, second - first), "against reference"));
+  CHECK(!contains(table.substr(first, second - first), "finite difference"));
+  CHECK(contains(table.substr(second), "finite difference"));
+  CHECK(contains(table.substr(second), "\r\n  weight "));  // the first column is repeated
+  const std::string piped = run_orrery({"gradcheck", "rms"}).out;
+  CHECK(contains(piped.substr(0, piped.find('\n', piped.find(header))), "finite difference"));
+}
+
 TEST_CASE("progress: a terminal shows a live line for work of more than two seconds, but not for shorter work") {
   const Folder folder;
   const std::string run = trained(folder);
@@ -190,6 +221,26 @@ TEST_CASE("progress: a terminal shows a live line for work of more than two seco
   if (!slow) return;
   CHECK_MESSAGE(contains(slow->out, "\r\x1b[Ktraining uninterrupted, 0:0"), slow->out);
   CHECK(!contains(run_on_terminal(program + "show '" + run + "'")->out, "\x1b[K"));
+}
+
+TEST_CASE("progress: a terminal shows how much of a long word is learned, and how much of a corpus is searched") {
+  const Folder folder;
+  std::string word;
+  for (uint32_t drawn = 1; word.size() < 6'000'000; drawn = drawn * 1664525 + 1013904223)
+    word += "etaoinsh"[(drawn >> 16) % 8];
+  const std::string run = folder / "run", program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ",
+                    tokenizer = " --tokenizer='byte_pair(vocabulary=4000)'";
+  const auto learning = run_on_terminal(program + "prepare --input='" + folder.write("word.txt", word) + "'" +
+                                        tokenizer + " --out='" + (folder / "tokens") + "'");
+  if (!learning) return;
+  CHECK_MESSAGE(contains(learning->out, "\r\x1b[Klearned "), learning->out);
+  const std::string text = ORRERY_SOURCE_DIR "/examples/data/tinyshakespeare.txt";
+  REQUIRE(is_complete(run_orrery({"train", "--data=" + text, "--layers=4", "--heads=2", "--width=64", "--context=512",
+                                  "--batch_size=1", "--steps=1", "--metrics=none", "--validation_tokens=1000",
+                                  "--training_loss_tokens=0", "--out=" + run})));
+  const auto searching = run_on_terminal(program + "inspect '" + run + "' --text=First --analysis=neurons --corpus='" +
+                                         text + "'");
+  CHECK_MESSAGE(contains(searching->out, "\r\x1b[Kread the corpus "), searching->out);
 }
 
 TEST_CASE("threads: OMP_NUM_THREADS is the default") {

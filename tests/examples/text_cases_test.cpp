@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/examples/report_data.h"
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
@@ -37,6 +38,18 @@ std::string most_likely(const std::string& run, const std::string& prompt, int t
   return outcome.out;
 }
 
+nlohmann::json report_of(const std::string& run, const Words& more) {
+  const Outcome outcome = run_orrery(Words{"report", run} + more);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return report_data(read_file(run + "/report.html"));
+}
+std::vector<std::string> samples_of(const std::string& run, const Words& more) {
+  std::vector<std::string> texts;
+  const auto samples = report_section(report_of(run, more), "Generated samples");
+  for (const auto& item : samples["items"]) texts.push_back(item["text"]);
+  return texts;
+}
+
 }  // namespace
 
 TEST_CASE("generate: token ids beyond the tokenizer's vocabulary are not sampled") {
@@ -51,9 +64,10 @@ TEST_CASE("generate: token ids beyond the tokenizer's vocabulary are not sampled
     CHECK_MESSAGE(written.code == 0, written.err);
     CHECK(written.out.size() == 5 + 50 + 1);  // all characters have one byte
   }
-  REQUIRE(run_orrery({"report", run}).code == 0);
-  CHECK(!contains(read_file(run + "/report.html"), "out of range"));
-  CHECK(run_orrery({"inspect", run, "--text=First", "--analysis=logit_lens"}).code == 0);
+  const std::vector<std::string> samples = samples_of(run, {"--samples=2", "--sample_tokens=50"});
+  CHECK(samples.size() == 2);
+  for (const std::string& sample : samples) CHECK_MESSAGE(sample.size() == 50, sample);
+  CHECK(run_orrery({"inspect", run, "--text=First", "--analysis=all"}).code == 0);
 }
 
 TEST_CASE("import: a note reports a tokenizer that is larger than the model's vocabulary") {
@@ -64,6 +78,30 @@ TEST_CASE("import: a note reports a tokenizer that is larger than the model's vo
         "the old gate''\x96\x96\x96\x96"
         "YYYY\n");
   expect_error(run_orrery({"generate", run, "--prompt=the<|pad|> gate"})).names("tokenizer").value(320).offers(319);
+}
+
+TEST_CASE("import, prepare: tokens of added_tokens.json and a vocabulary without the byte alphabet are read") {
+  const Folder folder;
+  struct Case {
+    std::string name, prompt;
+    std::vector<int> tokens;  // by transformers
+  };
+  for (const Case& each :
+       {Case{"added_tokens_json", "<|user|>the gate<|bot|>", {320, 83, 257, 299, 298, 68, 321}},
+        Case{"no_byte_alphabet", "First Citizen: the old gate", {146, 156, 6, 63, 99, 118, 87, 95, 35}}}) {
+    CAPTURE(each.name);
+    const std::string run = imported(folder, each.name), count = std::to_string(each.tokens.size());
+    CHECK(most_likely(run, each.prompt, 4, {}, {"prompt: " + count + " tokens"}).starts_with(each.prompt));
+    const std::string text = folder.write(each.name + ".txt", each.prompt), out = folder / (each.name + "_tokens");
+    const Outcome prepared = run_orrery(
+        {"prepare", "--input=" + text, "--tokenizer=" + cases + each.name, "--out=" + out, "--validation_fraction=0"});
+    REQUIRE_MESSAGE(prepared.code == 0, prepared.err);
+    std::string wanted;
+    for (const int token : each.tokens) wanted += {static_cast<char>(token % 256), static_cast<char>(token / 256)};
+    CHECK(read_file(out + "/train.bin").starts_with(wanted));
+  }
+  const std::string without = "--checkpoint=" + (folder / "no_byte_alphabet");
+  expect_error(run_orrery({"generate", without, "--prompt=\xff"})).names("tokenizer").value("byte 0");
 }
 
 TEST_CASE("import: a note reports an end token beyond the model's vocabulary, and generation ignores it") {
@@ -142,13 +180,26 @@ TEST_CASE("generate: texts begin and end as the imported folder specifies") {
   };
   CHECK(inspected({}) == inspected({"--begin=yes"}));
   CHECK(inspected({}) != inspected({"--begin=no"}));
+  const auto rows = [&](const Words& more) {  // the tokens of the report's example; <s> has no text
+    return report_section(report_of(folder / "llama_bos", Words{"--text=First", "--analysis=attention"} + more),
+                          "blocks.attention")["rows"];
+  };
+  CHECK(rows({}) == nlohmann::json({"", "F", "irst"}));
+  CHECK(rows({"--begin=no"}) == nlohmann::json({"F", "irst"}));
 
   const std::string gpt2 = imported(folder, "gpt2_end_of_text"), gate = "the old gate";
   const std::string ended = "the old gatend h IS I I Iimimim\n";
   CHECK(most_likely(gpt2, gate, 30, {}, {"ends", "token 0", "'<|endoftext|>'", "--stop_at_end=no"}) == ended);
   CHECK(contains(most_likely(gpt2, gate, 30, {"--stop_at_end=no"}), "imimim<|endoftext|><|endoftext|>"));
-  CHECK(run_orrery({"report", folder / "gpt2_end_of_text"}).code == 0);
-  CHECK(!contains(read_file(folder / "gpt2_end_of_text/report.html"), "<|endoftext|>"));
+  const auto ends = [&](const Words& more) {  // samples of the report that continue after the end of a text
+    int found = 0;
+    for (const std::string& sample :
+         samples_of(folder / "gpt2_end_of_text", Words{"--samples=3", "--analysis=none"} + more))
+      found += contains(sample, "<|endoftext|>");
+    return found;
+  };
+  CHECK(ends({}) == 0);
+  CHECK(ends({"--stop_at_end=no"}) == 3);
 }
 
 TEST_CASE("import: a tokenizer that appends a token to each text is reported") {
@@ -242,9 +293,27 @@ TEST_CASE("prepare, train: SentencePiece and character tokenizers refuse bytes t
       .value(5);
 }
 
+TEST_CASE("generate, inspect, report: a text that is not UTF-8 is refused by tokenizers that read characters") {
+  const std::string text = "ab\xff";
+  for (const std::string tokenizer : {"sentence_piece(vocabulary=30)", "character", "byte"}) {
+    CAPTURE(tokenizer);
+    const Folder here;
+    REQUIRE(is_complete(run_orrery(train_tiny(here, "run", {"--tokenizer=" + tokenizer}))));
+    for (const Words& words : {Words{"generate", here / "run", "--tokens=3", "--prompt=" + text},
+                               Words{"inspect", here / "run", "--analysis=attention", "--text=" + text},
+                               Words{"report", here / "run", "--analysis=attention", "--text=" + text}}) {
+      const Outcome outcome = run_orrery(words);
+      if (tokenizer == "byte")
+        CHECK_MESSAGE(outcome.code == 0, outcome.err);
+      else
+        expect_error(outcome).names("UTF-8").value(2).offers("tokenizer=byte");
+    }
+  }
+}
+
 TEST_CASE("prepare: words of any length are valid training data of a tokenizer") {
   const Folder folder;
-  for (const int letters : {32'000, 40'000, 70'000}) {
+  for (const int letters : {32'000, 33'000, 40'000, 60'000, 70'000}) {
     const std::string text = folder / "text", out = folder / std::to_string(letters);
     REQUIRE(
         run_shell("python3 '" + cases + "long_word/make.py' " + std::to_string(letters) + " > '" + text + "'").code ==
@@ -253,6 +322,28 @@ TEST_CASE("prepare: words of any length are valid training data of a tokenizer")
         run_orrery({"prepare", "--input=" + text, "--tokenizer=sentence_piece(vocabulary=80)", "--out=" + out});
     CHECK_MESSAGE(made.code == 0, made.err);
     Message(made.out).names("tokens").names("validation").value(80);
+  }
+}
+
+TEST_CASE("train: empty files are documents without a target, and steps of these alone do not end training") {
+  const Folder folder;
+  const std::string texts = folder / "texts", run = folder / "run";
+  REQUIRE(run_shell("python3 '" + cases + "empty_files/make.py' '" + texts + "' 400").code == 0);
+  for (const char* const batch : {"1", "4"}) {
+    fs::remove_all(run);
+    const Outcome trained = run_orrery(
+        {"train", "--model=gpt", "--layers=1", "--heads=2", "--width=16", "--context=16", "--steps=300",
+         std::string("--batch_size=") + batch, "--documents=yes", "--tokenizer=byte_pair(vocabulary=300)",
+         "--data=" + texts, "--validation_tokens=100", "--evaluate_every=0", "--metrics=none", "--out=" + run});
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    size_t steps = 0, without = 0;
+    for (const std::string& row : metrics(run)) {
+      const auto json = nlohmann::json::parse(row);
+      steps += json.contains("gradient_norm");
+      without += json.contains("gradient_norm") && !json.contains("loss");
+    }
+    CHECK(steps == 300);
+    CHECK(without > 0);
   }
 }
 

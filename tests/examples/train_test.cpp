@@ -374,14 +374,27 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
         .value(orrery::fixed(std::log(std::stod(classes)), 4))
         .offers("--learning_rate");
   }
-  // A sweep and a study accept it as a completed run with its loss.
+  // A task without a uniform guess has no exit code 3.
+  fs::remove_all(folder / "run");
+  const Outcome without = run_orrery(Words{"train", "--model=resnet", "--width=4", "--data=" + scraps + "images/shapes",
+                                           "--batch_size=8", "--steps=4", "--warmup_steps=1", "--loss=sigmoid"} +
+                                     diverging);
+  CHECK_MESSAGE(without.code == 0, without.err);
+  CHECK(!contains(without.err, "guessing"));
+  // A sweep accepts it as a completed run with its loss; so does a study (study_test.cpp).
   const Words sweep = {"sweep",        "--runs=" + (folder / "pool"), "--data=" + (folder / "text.txt"),
                        "--seed={1,2}", "--learning_rate=10",          "--schedule=constant"};
   const Outcome swept = run_orrery(sweep + tiny + Words{"--out=" + (folder / "sweep")});
   INFO(swept.out, swept.err);
   CHECK(swept.code == 0);
   CHECK(!contains(swept.out + swept.err, "failed"));
-  const std::string runs = read_file(folder / "sweep/runs.csv");
-  CHECK(contains(runs, ",diverged,"));
-  CHECK(contains(runs, "validation_loss"));
+  std::istringstream runs(read_file(folder / "sweep/runs.csv"));
+  std::string row;
+  REQUIRE(std::getline(runs, row));
+  REQUIRE(row.ends_with(",validation_loss"));
+  for (int seed = 1; seed <= 2; ++seed) {
+    REQUIRE(std::getline(runs, row));
+    CHECK(contains(row, ",diverged,"));
+    CHECK(std::stod(row.substr(row.rfind(',') + 1)) > std::log(15));  // 15 characters
+  }
 }

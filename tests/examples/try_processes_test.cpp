@@ -42,7 +42,7 @@ std::string endless_source(const Folder& folder) {
 
 TEST_CASE("try: paths of the source, the headers and the plug-in may contain any character") {
   const Folder folder;
-  const std::string odd = folder / "it's $(touch pwned) `touch pwned`; \"q\" \\ \n #*?& %s";
+  const std::string odd = folder / "it's $(touch pwned) `touch pwned`; \"q\" \\ \n #*?& %s \x01\x02\xff\xfe";
   fs::create_directories(odd);
   fs::create_directory_symlink(ORRERY_SOURCE_DIR, odd + "/tree's");
   const std::string source = odd + "/-bump's @x.cpp", plugins = odd + "/plug-in's";
@@ -111,11 +111,11 @@ TEST_CASE("try: a compiler that exceeds compile_limit is stopped") {
 
 TEST_CASE("plug-in: a call of exit does not end a command with success") {
   const Folder folder;
-  for (const char* name : {"exit", "quick_exit"}) {
+  for (const char* name : {"exit", "quick_exit", "_Exit", "_exit"}) {
     CAPTURE(name);
-    const std::string source =
-        folder.write(std::string(name) + ".cpp",
-                     "#include <cstdlib>\nstatic const int gone = (std::" + std::string(name) + "(0), 0);\n");
+    const std::string headers = "#include <stdlib.h>\n#include <unistd.h>\n",
+                      call = "static const int gone = (::" + std::string(name) + "(0), 0);\n",
+                      source = folder.write(std::string(name) + ".cpp", headers + call);
     expect_error(run_orrery({"try", source, "--out=" + folder.path()})).names("plug-in").value("exit");
     const std::string plugin = folder / name + ".so";
     REQUIRE(fs::exists(plugin));

@@ -7,7 +7,19 @@
 #include "tests/fault_injection/runs.h"
 #include "tests/support/message.h"
 
+namespace fs = std::filesystem;
 using namespace fault_injection;
+
+namespace {
+
+void write_claim(const std::string& path, const std::string& kind) {
+  std::ofstream(path) << "source = \"a test\"\nsentence = \"s\"\n" << kind
+                      << "refuted_if = \"a > b\"\n[base]\ndata = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\n"
+                         "context = 8\nbatch_size = 2\nsteps = 4\n[variants.a]\nattention = \"pointwise(relu)\"\n"
+                         "[variants.b]\n";
+}
+
+}  // namespace
 
 TEST_CASE("failures: if files cannot be locked, every command that locks has an error with file and way out") {
   const Templates& t = Templates::get();
@@ -30,6 +42,11 @@ TEST_CASE("failures: if files cannot be locked, every command that locks has an 
       {{"import", ORRERY_SOURCE_DIR "/tests/golden/hugging_face/gpt2", "--out=imported"}, 1, "--out"},
       {{"export", "run", "--out=exported"}, 1, "--out"},
       {{"verify_resume", "run"}, 1, "--out"},
+      {{"inspect", "run", "--text=abe", "--analysis=heads", "--out=inspected"}, 1, "--out"},
+      {{"study", "--all=claims"}, 1, "--out"},
+      {{"study", "timed.toml", "--out=study", "--runs=pool"}, 1, "--out"},
+      {{"study", "timed.toml", "--out=study", "--runs=pool"}, 2, "disk"},  // another pool would not help
+      {{"runs", "--runs=used", "--prune"}, 1, "--runs"},
   };
   for (const Case& each : cases) {
     CAPTURE(each.words[0]);
@@ -37,10 +54,12 @@ TEST_CASE("failures: if files cannot be locked, every command that locks has an 
     const ScratchFolder scratch;
     const std::string folder = scratch / "folder";
     copy_folder(each.words[0] == "train" ? t.fresh : t.done, folder);
-    std::ofstream(folder + "/claim.toml")
-        << "source = \"a test\"\nsentence = \"s\"\nkind = \"trained\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n"
-           "refuted_if = \"a > b\"\n[base]\ndata = \"text.txt\"\nlayers = 1\nheads = 2\nwidth = 16\ncontext = 8\n"
-           "batch_size = 2\nsteps = 4\n[variants.a]\nattention = \"pointwise(relu)\"\n[variants.b]\n";
+    write_claim(folder + "/claim.toml", "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"validation_loss\"\n");
+    write_claim(folder + "/timed.toml", "kind = \"timed\"\nrounds = 2\nround_steps = 2\nmetric = \"step_ms\"\n");
+    fs::create_directory(folder + "/claims"), fs::create_directory(folder + "/used");
+    fs::copy(folder + "/claim.toml", folder + "/claims/claim.toml");
+    if (fs::exists(folder + "/run/settings.toml"))  // a run that no sweep or study uses
+      fs::copy(folder + "/run/settings.toml", folder + "/used/0123456789abcdef-0123456789ab.toml");
     const RunResult ran = run(folder, each.words, {"lock", each.at, true});
     CHECK(wrong_end(ran) == "");
     orrery::testing::expect_error(ran)

@@ -62,17 +62,17 @@ REGISTER_FORMAT(classes, {.name = "classes",
                           .words = {"{\"classes\":", "[", "]", "\"\\u0000\"", "\"\\ud800\"", ",", "null", "[["}});
 
 void read_one_image(const std::string& folder, std::string_view bytes) {
-  put(folder + "/picture.png", orrery::testing::with_chunk_sums(bytes));
+  put(folder + "/image.png", orrery::testing::with_chunk_sums(bytes));
   const int orientation = exif_orientation(bytes);
   promise(orientation >= 1 && orientation <= 8, "an invalid orientation");
   for (const int64_t channels : {1, 3}) {
-    const DecodedImage image = read_image(folder + "/picture.png", channels);
+    const DecodedImage image = read_image(folder + "/image.png", channels);
     promise(static_cast<int64_t>(image.pixels.size()) == image.height * image.width * channels, "pixels are missing");
     promise(center_square(image, 3).pixels.size() == static_cast<size_t>(9 * channels), "the square has other pixels");
   }
 }
-REGISTER_FORMAT(picture,
-                {.name = "picture",
+REGISTER_FORMAT(image,
+                {.name = "image",
                  .readers = {"models/data/decoded_image.cpp", "models/data/image_file_tally.cpp"},
                  .read = read_one_image,
                  .memory_multiple = 8 * 1032 * 24,  // bytes per pixel: 3 of u8, and the memory that the decoder uses

@@ -23,13 +23,14 @@ void read_found(const std::string& folder, std::string_view bytes) {
           "a written report is read back differently");
 }
 
-REGISTER_FORMAT(finding, {.name = "finding",
-                          .readers = {"models/training/replay.cpp", "models/formats/json.cpp"},
-                          .read = read_found,
-                          .memory_multiple = 256,
-                          .memory_base = 1 << 20,
-                          .words = json_words({"576460752303423488", "\"f32\"", "\"i32\"", "\"shape\":[",
-                                               "\"nan\":", "\"inf\":", "\"-inf\":", "\"first\":", "\"smallest\":",
-                                               "\"largest\":", "\"validation\"", "\"found\":"})});
+REGISTER_FORMAT(non_finite_report,
+                {.name = "non_finite_report",
+                 .readers = {"models/training/replay.cpp", "models/formats/json.cpp"},
+                 .read = read_found,
+                 .memory_multiple = 256,
+                 .memory_base = 1 << 20,
+                 .words = json_words({"576460752303423488", "\"f32\"", "\"i32\"", "\"shape\":[", "\"nan\":", "\"inf\":",
+                                      "\"-inf\":", "\"first\":", "\"smallest\":", "\"largest\":", "\"validation\"",
+                                      "\"found\":"})});
 
 }  // namespace

@@ -43,16 +43,17 @@ void read_propagation(const std::string& folder, std::string_view bytes) {
                            return a.path == b.path && a.ratio == b.ratio && same(a.measured, b.measured) &&
                                   same(a.predicted, b.predicted) && a.formula == b.formula && same(a.v, b.v);
                          }),
-          "written and read again it is another probe");
+          "a written signal propagation is read back differently");
 }
 
-REGISTER_FORMAT(probe, {.name = "probe",
-                        .readers = {"models/training/signal_propagation_file.cpp", "models/formats/json.cpp"},
-                        .read = read_propagation,
-                        .memory_multiple = 1024,
-                        .memory_base = 4 << 20,
-                        .words = json_words({"\"orrery probe 1\"", "\"values\":[", "\"ratios\":[",
-                                             "\"name\":", "\"mean_square\":", "\"gradient\":", "null", ".residual\"",
-                                             ".stream\"", "\"embedding\"", "\"logits\"", "1e300", "-1", "\"v\":"})});
+REGISTER_FORMAT(signal_propagation,
+                {.name = "signal_propagation",
+                 .readers = {"models/training/signal_propagation_file.cpp", "models/formats/json.cpp"},
+                 .read = read_propagation,
+                 .memory_multiple = 1024,
+                 .memory_base = 4 << 20,
+                 .words = json_words({"\"orrery probe 1\"", "\"values\":[", "\"ratios\":[", "\"name\":",
+                                      "\"mean_square\":", "\"gradient\":", "null", ".residual\"", ".stream\"",
+                                      "\"embedding\"", "\"logits\"", "1e300", "-1", "\"v\":"})});
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST_CASE("patching: the position with the largest difference is used, and a sma
   const std::vector<View> views = analyze(*inspected, "ablation", {.patch_from = patch_from.get()});
   const View* const drawn = find_view(views, "ablation/patched_embedding");
   REQUIRE(drawn != nullptr);
-  Message(drawn->caption).names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
+  Message(drawn->caption).names("logit of '").names("at position").value(largest).value("2 (␣4|␣5), 7 (␣0|␣3)");
 
   const auto same = example_of(*model, "0 1 4 2 2 4 1 0");
   const auto nothing_of = [&](const InspectedExample& example, int64_t position) {
@@ -175,4 +175,20 @@ TEST_CASE("patching: the position with the largest difference is used, and a sma
   };
   Message(nothing_of(*same, -1)).value("0.1");
   Message(nothing_of(*patch_from, 0)).names("position 0");  // position 0 is before the first token that differs
+
+  // Differences of logits are proportional to the parameters of the final normalization.
+  double size = max_difference;
+  const auto scale_difference = [&](double wanted) {
+    for (const char* const path : {"norm.weight", "norm.bias"}) {
+      const Tensor parameter = parameter_of(*model, path);
+      std::vector<double> numbers = parameter.to_vector();
+      for (double& number : numbers) number *= wanted / size;
+      parameter.copy_from(Tensor::from(parameter.shape(), numbers, Dtype::f64));
+    }
+    size = wanted;
+  };
+  scale_difference(0.099);
+  Message(nothing_of(*patch_from, -1)).names("position " + std::to_string(largest)).value("0.1");
+  scale_difference(0.101);
+  CHECK(find_view(analyze(*inspected, "ablation", {.patch_from = patch_from.get()}), "ablation/patched_embedding"));
 }

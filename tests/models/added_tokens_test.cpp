@@ -88,7 +88,8 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
   AddedTokens all;
   int64_t number = 0;
   const auto add = [&](const std::string& text) { all.add({number++, text}); };
-  for (const char* each : {"ab", "abcd", "b", "abc", "ab", "  ", "    "}) add(each);
+  for (const char* each : {"ab", "abcd", "b", "abc", "ab", "  ", "    ", "pqrs", "qr", "r!"}) add(each);
+  all.build_index();
   struct Case {
     const char* text;
     size_t begin, end;
@@ -101,6 +102,10 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
                            {"xxb", 2, 3, 2},
                            {"x   y", 1, 3, 5},
                            {"x     y", 1, 5, 6},
+                           {"xpqrs", 1, 5, 7},
+                           {"xpqrt", 2, 4, 8},
+                           {"xpqr!", 2, 4, 8},
+                           {"xpr!", 2, 4, 9},
                            {"xyz", 3, 3, 0}}) {
     CAPTURE(each.text);
     const AddedTokens::Found found = AddedTokens::Matcher(all, each.text).next(0);
@@ -109,6 +114,7 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
     CHECK(found.token == each.token);
   }
   for (int i = 0; i < 20'000; ++i) add("<|token_" + std::to_string(i) + "|>");
+  all.build_index();
   std::string text;
   for (int i = 0; text.size() < 2'000'000; ++i)
     text += "some words <|token_" + std::to_string(i * 7919 % 20'000) + "|>";
@@ -122,6 +128,28 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
   }
   CHECK(sum / count > 5'000);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // takes less than 1 s
+}
+
+TEST_CASE("added tokens: long tokens with a common beginning are matched in linear time") {
+  AddedTokens all;
+  std::string repeated;
+  while (repeated.size() < 1000) repeated += "ab";
+  for (int i = 0; i < 1000; ++i) {
+    const std::string number = std::to_string(i);
+    all.add({.number = 2 * i, .text = repeated + number});                                     // one long beginning
+    all.add({.number = 2 * i + 1, .text = repeated.substr(0, static_cast<size_t>(i)) + "!"});  // a branch at each byte
+  }
+  all.build_index();
+  std::string text;
+  while (text.size() < 1'000'000) text += repeated;
+  const auto start = std::chrono::steady_clock::now();
+  const size_t last = text.size() - 1000;
+  text += "77";
+  const AddedTokens::Found found = AddedTokens::Matcher(all, text).next(0);
+  CHECK(found.begin == last);
+  CHECK(found.end == text.size());
+  CHECK(found.token == 2 * 77);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));  // a search per position takes minutes
 }
 
 TEST_CASE("tokenizers: a token beyond the model's vocabulary begins and ends no text") {

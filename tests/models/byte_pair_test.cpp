@@ -191,6 +191,14 @@ std::vector<std::pair<std::string, std::string>> merges_by_recounting(const std:
   return merges;
 }
 
+void check_merges(const Tokenizer& trained, const std::string& text) {
+  const auto merges = merges_by_recounting(text, static_cast<size_t>(trained.size()) - 1);
+  const nlohmann::json saved = nlohmann::json::parse(trained.save());
+  REQUIRE(saved["merges"].size() == merges.size());
+  for (size_t i = 0; i < merges.size(); ++i)
+    CHECK(saved["merges"][i] == printable_bytes(merges[i].first) + " " + printable_bytes(merges[i].second));
+}
+
 }  // namespace
 
 TEST_CASE("byte pairs: trained merges equal those of the paper's algorithm") {
@@ -199,11 +207,7 @@ TEST_CASE("byte pairs: trained merges equal those of the paper's algorithm") {
   const auto tokenizer = train_byte_pairs(text, 420);
   CHECK(tokenizer->size() == 420);
   CHECK(tokenizer->end_of_text() == 419);
-  const auto merges = merges_by_recounting(text, 419);
-  const nlohmann::json saved = nlohmann::json::parse(tokenizer->save());
-  REQUIRE(saved["merges"].size() == merges.size());
-  for (size_t i = 0; i < merges.size(); ++i)
-    CHECK(saved["merges"][i] == printable_bytes(merges[i].first) + " " + printable_bytes(merges[i].second));
+  check_merges(*tokenizer, text);
   std::string bytes;
   for (int i = 0; i < 2000; ++i) bytes += static_cast<char>(i * i * 7 + i / 3);
   CHECK(tokenizer->decode(tokenizer->encode(bytes)) == bytes);
@@ -211,6 +215,14 @@ TEST_CASE("byte pairs: trained merges equal those of the paper's algorithm") {
   CHECK(make_tokenizer("byte_pair(vocabulary=420)", [&] { return text; })->save() == tokenizer->save());
   const auto learn = [] { train_byte_pairs("abab", 300); };
   expect_error(learn).names("vocabulary").value(258).value(300).offers("byte_pair(vocabulary=258)");
+}
+
+TEST_CASE("byte pairs: trained merges of a long word equal those of the paper's algorithm") {
+  std::string word;
+  for (uint32_t drawn = 1; word.size() < 3000; drawn = drawn * 1664525 + 1013904223) word += "ACGT"[drawn >> 30];
+  word += std::string(1000, 'A');
+  for (int i = 0; i < 500; ++i) word += "CG";
+  check_merges(*train_byte_pairs(word, 320), word);
 }
 
 TEST_CASE("byte pairs: an end-of-text token across two file chunks adds no training pairs") {

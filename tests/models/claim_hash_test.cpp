@@ -146,6 +146,18 @@ TEST_CASE("claim: an old verdict shows the current names of its metrics") {
   CHECK(read.result.comparisons.at(0).refuted_if == "ablation/loss: a > b");
 }
 
+TEST_CASE("claim: the reported result of a verdict is read under its former key") {
+  const Folder folder;
+  StudyVerdict verdict;
+  verdict.kind = "derived", verdict.reported = "BLEU 34";
+  write_verdict(folder / "verdict.json", verdict);
+  std::string text = read_file(folder / "verdict.json");
+  const std::string now = "\"reported\": \"BLEU 34\"";
+  REQUIRE(text.find(now) != std::string::npos);
+  write_file_atomically(folder / "former.json", text.replace(text.find(now), now.size(), "\"figure\": \"BLEU 34\""));
+  for (const char* file : {"verdict.json", "former.json"}) CHECK(read_verdict(folder / file).reported == "BLEU 34");
+}
+
 TEST_CASE("claim: each claim in the repository is the claim that was tested") {
   size_t count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(ORRERY_SOURCE_DIR "/examples/studies")) {

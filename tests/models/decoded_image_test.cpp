@@ -80,7 +80,7 @@ TEST_CASE("image: the error for a file that is not an image has the reason or th
   refused("<svg/>").offers("PNG and JPEG");
   refused("GIF89a").value("GIF").offers("PNG and JPEG");
   refused(std::string("MM\0*\0\0\0\x08", 8)).value("TIFF").offers("PNG and JPEG");
-  refused(read_file(cases + "picture_forms/webp.png")).value("WebP").offers("PNG and JPEG");
+  refused(read_file(cases + "image_forms/webp.png")).value("WebP").offers("PNG and JPEG");
   std::string deep = png(4, 3, 0, packed);
   deep[8 + 8 + 8] = 7;  // bits per pixel
   refused(with_chunk_sums(deep)).value("header").offers("save it again");

@@ -212,6 +212,36 @@ TEST_CASE("interop: tensors without the model's prefix, masks and a head that is
   CHECK(unused.at("lm_head.weight") == "a copy of the embedding");
   CHECK(unused.at("h.1.attn.bias") == "a mask, not a weight");
   CHECK(unused.at("score.weight") == "not used by this model");
+
+  const std::string llama = changed(folder, "llama_tied", [](nlohmann::json&) {});
+  tensors.clear();
+  for (const StoredTensor& each : stored_tensors(llama)) {
+    REQUIRE(each.name.starts_with("model."));
+    tensors.push_back({each.name.substr(6), with_values(each).tensor});
+  }
+  tensors.push_back({"layers.1.self_attn.rotary_emb.inv_freq", Tensor::zeros({2})});
+  write_safetensors(llama + "/model.safetensors", tensors);
+  const ImportReport of_llama = imported(llama, folder / "llama_run");
+  CHECK(*of_llama.largest_difference <= 1e-5);
+  REQUIRE(of_llama.unused.size() == 1);
+  CHECK(of_llama.unused[0].second == "rotary angles, not weights");
+}
+
+TEST_CASE("interop: an adapter next to the weights is not read, and the report names it") {
+  const Folder folder;
+  const std::string from = changed(folder, "llama_tied", [](nlohmann::json&) {});
+  const std::vector<std::string> without = imported(from, folder / "without").notes;
+  write_file_atomically(from + "/adapter_config.json", R"({"peft_type": "LORA", "r": 8})");
+  const std::vector<std::string> notes = imported(from, folder / "with").notes;
+  REQUIRE(notes.size() == without.size() + 1);
+  Message(notes[0]).names(from + "/adapter_config.json").value("not read").offers("merge_and_unload");
+  for (const char* const file : {"/model.safetensors", "/config.json"}) {
+    fs::remove(from + file);
+    expect_error([&] { imported(from, folder / "none"); })
+        .names(from)
+        .value("adapter_config.json")
+        .offers("merge_and_unload");
+  }
 }
 
 TEST_CASE("interop: logits may differ by rounding errors of the dtype in which they are stored") {

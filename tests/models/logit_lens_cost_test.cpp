@@ -52,9 +52,10 @@ TEST_CASE("logit_lens: it takes at most 2.5 times the product of all states with
   const auto inspected = text_example(dynamic_cast<LanguageModel&>(*model), numbers(50257), tokens);
   const auto& headed = dynamic_cast<const HeadedModel&>(*model);
   const Tensor rows = Tensor::full(Shape{states * positions, 768}, 0.5);
-  // Other work on the machine can only lengthen a time: the two alternate, the minimum counts.
+  // Other work on the machine can only lengthen a time: the two alternate, the minimum counts, and a
+  // busy machine gets more repetitions.
   double analysis = INFINITY, product = INFINITY;
-  for (int repeat = 0; repeat < 4; ++repeat) {
+  for (int repeat = 0; repeat < 4 || (repeat < 16 && analysis > 2.5 * product); ++repeat) {
     const NoGrad guard;
     analysis = std::min(analysis, seconds_of([&] { analyze(*inspected, "logit_lens", {}); }));
     product = std::min(product, seconds_of([&] { nn::linear(rows, headed.head().weight); }));

@@ -23,6 +23,7 @@ using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::logged_rows;
+using orrery::testing::Message;
 using orrery::testing::train;
 using orrery::testing::with;
 using orrery::testing::write_small_text;
@@ -311,4 +312,22 @@ TEST_CASE("metrics: an unknown name is an error before the folder is created") {
   CHECK(select_metrics("none").empty());
   CHECK(select_metrics("all").size() == model_metrics().names().size());
   CHECK(select_metrics("entropy,span").size() == 2);
+}
+
+TEST_CASE("metrics: a listed metric that the model lacks is reported once, with the components that have it") {
+  const Folder folder;
+  std::vector<std::string> warnings;
+  TrainingEvents events;
+  events.warning = [&](const std::string& message) {
+    if (message.starts_with("--metrics")) warnings.push_back(message);
+  };
+  Trainer(make_settings(small_run(folder, "listed", {{"metrics", "span,entropy,value_cosine"}}))).run(events);
+  REQUIRE(warnings.size() == 2);
+  Message(warnings[0]).names("--metrics").value("'span'").offers("adaptive_span");
+  Message(warnings[1]).names("--metrics").value("'value_cosine'").offers("--feed_forward=memory");
+  for (const char* const general : {"all", "default", "none"})
+    Trainer(make_settings(small_run(folder, general, {{"metrics", general}}))).run(events);
+  CHECK(warnings.size() == 2);
+  for (const char* file : {"/step_000006/weights.safetensors", "/step_000006/optimizer.safetensors"})
+    CHECK(read_file(folder / ("listed" + std::string(file))) == read_file(folder / ("none" + std::string(file))));
 }

@@ -105,7 +105,7 @@ TEST_CASE("report: a chart for each metric, the losses together, a line for each
   Json sections = Json::array();
   add_curves(sections, runs);
   REQUIRE(sections.size() == 4);
-  CHECK(sections[0]["data"]["figure"] == "loss");
+  CHECK(sections[0]["data"]["quantity"] == "loss");
   CHECK(sections[0]["data"]["series"].size() == 3);
   CHECK(sections[0]["data"]["series"][0]["rows"] == 2);
   CHECK(sections[0]["data"]["series"][0]["values"] == Json::parse("[2.5,2]"));
@@ -115,7 +115,7 @@ TEST_CASE("report: a chart for each metric, the losses together, a line for each
   CHECK(sections[2]["group"] == "Curves by module");
   CHECK(sections[2]["data"]["series"][0]["name"] == "blocks.9.norm");  // 9 before 10
   CHECK(sections[2]["data"]["series"][1]["key"] == "alpha/blocks.10.norm");
-  CHECK(sections[3]["data"]["figure"] == "span");
+  CHECK(sections[3]["data"]["quantity"] == "span");
   CHECK(sections[3]["data"]["series"][0]["name"] == "0.0");
   // Metrics of validations and of steps for the same heads get separate charts.
   Json both = Json::array();

@@ -17,12 +17,29 @@ void begin_again(const Run& run, Assignments more) {
   const Trainer trainer(run.settings(more));
 }
 
+struct Change {
+  std::string key, its, ours;
+};
+
+// Trains with these settings, then expects that the resumed run may not have any of the changes.
+void expect_refused(const Assignments& settings, const std::vector<Change>& changes) {
+  Trainer(make_settings(settings)).run();
+  for (const Change& c : changes) {
+    CAPTURE(c.key);
+    Assignments changed = settings;
+    changed.insert(changed.end(), {{"resume", "yes"}, {c.key, c.ours}});
+    expect_error([&] {
+      Trainer(make_settings(changed));
+    })
+        .names(c.key)
+        .value(c.its)
+        .offers("--resume");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("resume: changing a setting that changes the meaning of a metric is an error") {
-  struct Change {
-    std::string key, its, ours;
-  };
   const Run run;
   run.train();
   const std::vector<Change> changes = {{"validation_fraction", "0.1", "0.2"},
@@ -44,24 +61,67 @@ TEST_CASE("resume: changing a setting that changes the meaning of a metric is an
         .value(c.ours)
         .offers("--resume");
   }
-  const Run problem("problem");
-  const std::vector<Change> of_problem = {{"problem", "", "copy(length=2)"}, {"validation_sequences", "", "20"}};
-  const auto settings_of_problem = [&](const Assignments& more) {
-    Assignments all = {{"out", problem.out}, {"model", "gpt"}, {"task", "algorithmic"}, {"problem", "copy(length=3)"},
-                       {"layers", "1"},      {"heads", "2"},   {"width", "8"},          {"context", "8"},
-                       {"batch_size", "2"},  {"steps", "2"},   {"evaluate_every", "0"}};
-    all.insert(all.end(), more.begin(), more.end());
-    return make_settings(all);
-  };
-  Trainer(settings_of_problem({})).run();
-  for (const Change& c : of_problem) {
-    CAPTURE(c.key);
-    expect_error([&] {
-      Trainer(settings_of_problem({{"resume", "yes"}, {c.key, c.ours}}));
-    })
-        .names(c.key)
-        .offers("--resume");
-  }
+}
+
+TEST_CASE("resume: the same holds for algorithmic problems, images and sentence pairs") {
+  const Folder folder;
+  const std::string sources = ORRERY_SOURCE_DIR "/tests/models/";
+  expect_refused({{"out", folder / "problem"},
+                  {"model", "gpt"},
+                  {"task", "algorithmic"},
+                  {"problem", "copy(length=3)"},
+                  {"layers", "1"},
+                  {"heads", "2"},
+                  {"width", "8"},
+                  {"context", "8"},
+                  {"batch_size", "2"},
+                  {"steps", "2"},
+                  {"evaluate_every", "0"}},
+                 {{"problem", "copy(length=3, symbols=8)", "copy(length=2)"}, {"validation_sequences", "512", "20"}});
+  expect_refused({{"out", folder / "images"},
+                  {"model", "resnet"},
+                  {"width", "4"},
+                  {"data", sources + "images/shapes/train"},
+                  {"validation_fraction", "0.25"},
+                  {"batch_size", "4"},
+                  {"steps", "2"},
+                  {"evaluate_every", "0"}},
+                 {{"validation_fraction", "0.25", "0.5"},
+                  {"loss", "softmax", "sigmoid"},
+                  {"label_smoothing", "0", "0.1"},
+                  {"mixup", "0", "0.2"},
+                  {"image_size", "12", "8"},
+                  {"pixel_mean", "0.5", "0.3"},
+                  {"pixel_std", "0.5", "0.3"},
+                  {"classes", "2", "7"},
+                  {"skip_broken", "no", "yes"},
+                  {"training_loss_images", "512", "3"}});
+  expect_refused({{"out", folder / "pairs"},
+                  {"model", "encoder_decoder"},
+                  {"layers", "1"},
+                  {"heads", "2"},
+                  {"width", "8"},
+                  {"context", "500"},
+                  {"data", sources + "translation/bible.tsv"},
+                  {"source_column", "4"},
+                  {"target_column", "3"},
+                  {"document_column", "1"},
+                  {"document_lines", "2"},
+                  {"tokenizer", "character"},
+                  {"validation_fraction", "0.1"},
+                  {"batch_tokens", "900"},
+                  {"steps", "2"},
+                  {"evaluate_every", "0"}},
+                 {{"source_column", "4", "3"},
+                  {"target_column", "3", "4"},
+                  {"document_column", "1", "2"},
+                  {"document_lines", "2", "1"},
+                  {"max_length", "0", "450"},
+                  {"validation_fraction", "0.1", "0.2"},
+                  {"label_smoothing", "0.1", "0.2"},
+                  {"training_loss_pairs", "256", "3"},
+                  {"exchanged_sources", "no", "yes"},
+                  {"tokenizer", "character", "byte"}});
 }
 
 TEST_CASE("resume: a folder whose text is divided into other files counts as other data") {

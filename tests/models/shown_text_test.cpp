@@ -63,11 +63,42 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
     const std::string line = page.substr(at, page.find('\n', at) - at);
     at += line.size() + 1;
     if (!line.starts_with("|")) continue;
-    CHECK(std::count(line.begin(), line.end(), '|') == 8);  // seven cells
+    CHECK(std::count(line.begin(), line.end(), '|') == (rows < 3 ? 5 : 8));  // four cells, then seven
     CHECK(line.find("\\|") == line.npos);
     ++rows;
   }
-  CHECK(rows == 9);  // three tables with two header lines and one row: the main claim, twice, and the other
+  // Four tables with two header lines and one row: the claim with a verdict, three times, and the other.
+  CHECK(rows == 12);
+}
+
+TEST_CASE("verdicts page: the short table has ten claims, those of each group in turn that contradict their source") {
+  const auto listed = [](const std::string& group, const std::string& name, Verdict verdict, bool main) {
+    StudyVerdict v;
+    v.sentence = name, v.kind = "trained", v.main = main, v.result.verdict = verdict;
+    for (const Verdict each : {Verdict::shown, Verdict::not_shown, Verdict::reversed}) {
+      ComparisonResult& comparison = v.result.comparisons.emplace_back();
+      comparison.metric = "loss", comparison.name = orrery::models::name(each), comparison.verdict = each;
+    }
+    return ListedVerdict{group, name, {}, v, ""};
+  };
+  std::vector<ListedVerdict> all;
+  for (const char* group : {"one", "two"}) {
+    for (const char* name : {"a", "b", "c", "d"}) all.push_back(listed(group, name, Verdict::shown, true));
+    all.push_back(listed(group, "e", Verdict::reversed, true));
+    all.push_back(listed(group, "f", Verdict::not_shown, true));
+    all.push_back(listed(group, "g", Verdict::reversed, false));
+  }
+  const std::string table = short_verdicts(all, "claims");
+  const auto has = [&](const std::string& claim) { return table.find("(claims/" + claim + ".toml)") != table.npos; };
+  CHECK(std::count(table.begin(), table.end(), '\n') == 2 + 10);
+  for (const char* group : {"one/", "two/"}) {  // of each, the two that contradict, then three that do not
+    for (const char* name : {"a", "b", "c", "e", "f"}) CHECK(has(std::string(group) + name));
+    for (const char* name : {"d", "g"}) CHECK(!has(std::string(group) + name));
+  }
+  CHECK(table.find("| [e](claims/one/e.toml) |  | `loss` reversed: runs failed or diverged | **reversed** |") !=
+        table.npos);
+  CHECK(table.find("one/f.toml") < table.find("two/a.toml"));  // in the page's order
+  CHECK(short_verdicts({}, ".").empty());
 }
 
 TEST_CASE("shell words: quoted so that a shell restores them, for any bytes") {

@@ -116,6 +116,27 @@ TEST_CASE("means: a step's loss is over all targets of its micro-batches, for tr
   check_means(numbers);
 }
 
+// Those of images and of streams have equal sizes: batch_size images, or batch_size streams of `context` tokens.
+TEST_CASE("means: a step's loss is over all targets of its micro-batches, for algorithmic problems") {
+  const Run run;
+  const Numbers numbers = first_step(make_settings({{"task", "algorithmic"},
+                                                    {"problem", "ladder(length=16, first=2, gap=3, rungs=2)"},
+                                                    {"batch_size", "1"},
+                                                    {"gradient_accumulation_steps", "12"},
+                                                    {"attention", "relu_former"},
+                                                    {"losses.normalization_loss", "0.1"},
+                                                    {"dtype", "f64"},
+                                                    {"layers", "1"},
+                                                    {"heads", "2"},
+                                                    {"width", "8"},
+                                                    {"context", "16"},
+                                                    {"steps", "1"},
+                                                    {"evaluate_every", "0"},
+                                                    {"out", run.out}}));
+  REQUIRE(numbers.min_targets < numbers.max_targets);
+  check_means(numbers);
+}
+
 // tests/cases/empty_files: a text, 400 empty files, which are documents of one token, and a text.
 TEST_CASE("means: steps without a target have gradient 0 and no loss") {
   const Run run;

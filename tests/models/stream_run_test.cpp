@@ -205,7 +205,7 @@ TEST_CASE("streams: settings that do not fit have error messages") {
   };
   refused({{"batch_size", "400"}}).value(800).value(12).offers(9600).offers("batch_size");
   refused({{"data", folder / "absent.txt"}}).names("absent.txt");
-  refused({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}).names("cache_length");
+  refused({{"task", "stream_modeling"}, {"model", "gpt-char-small"}}).names("cache_length").offers("model=stream");
   const std::string tiny = folder / "tiny.txt";
   write_file_atomically(tiny, "x");
   refused({{"validation_data", tiny}}).names("validation").value(1).offers(2);

@@ -339,7 +339,7 @@ TEST_CASE("study: the result of a run, computed from its metrics, is restored fr
     CHECK(again.version == each.version);
   }
   CHECK(!read_outcome(folder / "none.json"));
-  // A changed digit is detected; outcomes of older versions have no seal.
+  // A changed digit is detected; outcomes of older versions have no seal and call the metrics figures.
   write_outcome(file, done);
   const std::string sealed = read_file(file);
   write(file, std::string(sealed).replace(sealed.find("2.5"), 3, "2.4"));
@@ -347,6 +347,10 @@ TEST_CASE("study: the result of a run, computed from its metrics, is restored fr
   const size_t seal = sealed.find(",\n \"sha256\"");
   REQUIRE(seal != std::string::npos);
   write(file, sealed.substr(0, seal) + "\n}\n");
+  CHECK(read_outcome(file).value().metrics == done.metrics);
+  const std::string key = "\"metrics\"";
+  REQUIRE(sealed.find(key) < seal);
+  write(file, sealed.substr(0, seal).replace(sealed.find(key), key.size(), "\"figures\"") + "\n}\n");
   CHECK(read_outcome(file).value().metrics == done.metrics);
   write(file, "{\"outcome\": \"lucky\", \"step\": 1, \"seconds\": 1}");
   expect_error([&] { read_outcome(file); }).names("outcome").value("lucky").offers("done, diverged or failed");

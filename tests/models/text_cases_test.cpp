@@ -206,14 +206,17 @@ TEST_CASE("sentence piece: a text without training data is an error, for both ki
 
 TEST_CASE("byte pairs: texts of odd characters have the tokens of Hugging Face's tokenizers 0.23.3") {
   const Folder folder;
-  for (const std::string name : {"gpt2", "llama3"}) {
-    CAPTURE(name);
-    const std::string out = folder / name;
+  struct Case {
+    std::string tokenizer, ids;
+  };
+  for (const Case& each : {Case{"gpt2.json", "gpt2.ids"}, {"llama3.json", "llama3.ids"}}) {
+    CAPTURE(each.tokenizer);
+    const std::string out = folder / each.ids;
     prepare({.input = cases + "odd_texts/odd.txt",
              .out = out,
-             .tokenizer = cases + "odd_texts/" + name + ".json",
+             .tokenizer = cases + "odd_texts/" + each.tokenizer,
              .validation_fraction = 0.2});
-    std::istringstream numbers(read_file(cases + "odd_texts/" + name + ".ids"));
+    std::istringstream numbers(read_file(cases + "odd_texts/" + each.ids));
     std::string wanted;
     for (int number; numbers >> number;) wanted += {static_cast<char>(number), static_cast<char>(number >> 8)};
     CHECK(read_file(out + "/train.bin") + read_file(out + "/val.bin") == wanted);

@@ -156,6 +156,25 @@ TEST_CASE("translation: each sentence becomes one line, for any tokens and for a
   }
 }
 
+TEST_CASE("translation: a model's ids beyond the tokenizer's vocabulary are never drawn") {
+  const NoGrad guard;
+  const auto model = make_translator(small_translator());  // has 11 ids
+  const std::vector<std::vector<int32_t>> sources = {{1, 2, 3, 4, 5}, {3, 5}, {0, 0, 2, 5}, {4, 1, 5}};
+  const auto beyond = [&](int64_t vocabulary, int64_t beam) {
+    int64_t found = 0;
+    for (int32_t begin = 0; begin < 5; ++begin)
+      for (const std::vector<int32_t>& ids :
+           translate(*model, sources, {.begin = begin, .end = 5, .vocabulary = vocabulary},
+                     {.beam = beam, .max_tokens = 4}))
+        found += std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 6; });
+    return found;
+  };
+  for (const int64_t beam : {1, 4}) {
+    CHECK(beyond(small_marks.vocabulary, beam) > 0);
+    CHECK(beyond(6, beam) == 0);
+  }
+}
+
 TEST_CASE("translation: training is bit-identical for one and two threads, and after an interruption") {
   const Folder folder;
   const int before = thread_count();
@@ -252,7 +271,7 @@ TEST_CASE("translation: invalid settings have error messages") {
   refused({{"vocabulary", "20"}}).names("vocabulary").value(20).names("tokenizer").offers(150);
   refused({{"validation_fraction", "0.002"}}).names("validation_fraction").value("0.002").value(48).names("pairs");
   refused({{"source_column", "9"}}).names(bible).value(9);
-  refused({{"task", "language_modeling"}, {"source_column", "4"}}).names("source_column");
+  refused({{"task", "language_modeling"}, {"source_column", "4"}}).names("source_column").offers("task=translation");
   const auto of_gpt = [&] {
     train({{"model", "gpt-char-small"},
            {"task", "translation"},

@@ -13,6 +13,12 @@ TEST_CASE("long sums: linear attention has the rounding of a tile, over any numb
 TEST_CASE("long sums: rows, columns and losses of any length") {
   for (const int64_t n : {1000, 10000, 100000, 1000000}) check_long_rows_and_columns(Device::cpu, n);
 }
+TEST_CASE("long sums: layer and RMS normalization of rows of any length, forward and backward") {
+  for (const int64_t n : {100, 10000, 100000}) check_long_norms(Device::cpu, n);
+}
+TEST_CASE("long sums: the norm of a gradient of any length") {
+  for (const int64_t n : {1000, 100000, 1000000}) check_long_gradient(Device::cpu, n);
+}
 TEST_CASE("long sums: any number of equal terms") {
   for (const int64_t n : {1'000, 100'000, 10'000'000}) check_long_equal_sums(Device::cpu, n);
 }

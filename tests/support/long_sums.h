@@ -13,6 +13,8 @@
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/losses/base/loss.h"
+#include "nn/normalizations/base/normalization.h"
+#include "nn/optimizers/base/optimizer.h"
 #include "tests/support/random_tensors.h"
 
 namespace orrery::testing {
@@ -87,6 +89,34 @@ inline void check_long_rows_and_columns(Device device, int64_t n) {
     loss.backward();
     return std::vector<Tensor>{sum(exp(x[0]), {1}), mean(x[0] * x[0], {1}), sum(exp(x[1]), {0}), loss.detach(),
                                logits.grad()};
+  });
+}
+
+// Checks output and gradients of the input and the weight, whose rows are summed twice each way.
+inline void check_long_norms(Device device, int64_t n) {
+  CAPTURE(n);
+  check_rounding(device, {1e-6}, {floats({4, n}, 1, 1), floats({n}, 2, 1), floats({4, n}, 3, 1)},
+                 [](const std::vector<Tensor>& x) {
+                   std::vector<Tensor> all;
+                   const auto add = [&](const auto& normalized) {
+                     const Tensor leaf = x[0].clone().set_requires_grad(), weight = x[1].clone().set_requires_grad();
+                     const Tensor y = normalized(leaf, weight);
+                     backward(y, x[2]);
+                     all.insert(all.end(), {y.detach(), leaf.grad(), weight.grad()});
+                   };
+                   add([](const Tensor& leaf, const Tensor& w) { return nn::layer_norm(leaf, w, Tensor(), 1e-5); });
+                   add([](const Tensor& leaf, const Tensor& w) { return nn::rms_norm(leaf, w, 1e-5); });
+                   return all;
+                 });
+}
+
+// The square of the norm of a gradient is summed in f64.
+inline void check_long_gradient(Device device, int64_t n) {
+  CAPTURE(n);
+  check_rounding(device, {1e-12}, {floats({n}, 1)}, [](const std::vector<Tensor>& x) {
+    const Tensor total = Tensor::empty_like(x[0], Shape{}, Dtype::f64);
+    nn::sum_of_squares(x[0], total);
+    return std::vector<Tensor>{total};
   });
 }
 

@@ -42,6 +42,7 @@ Timing measure_on(const BenchRun& run, const F& f) {
   return measure(whole, run.seconds);
 }
 
+// The cases of each group of `orrery bench`.
 std::vector<BenchCase> gemm_cases();
 std::vector<BenchCase> row_cases();
 std::vector<BenchCase> attention_cases();

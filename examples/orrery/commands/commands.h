@@ -30,6 +30,7 @@ struct Command {
 
 const std::vector<Command>& commands();  // the table of main.cpp
 
+// NAME_help returns the command's help; NAME runs it and returns the exit code, or throws an Error.
 CommandHelp train_help(const Arguments& given);
 int train(const Arguments& arguments);
 CommandHelp sweep_help(const Arguments& given);
@@ -74,8 +75,9 @@ CommandHelp try_out_help(const Arguments& given);
 int try_out(const Arguments& arguments);
 // Prints gradcheck's tables for one name; true without output if its family has no derivatives.
 bool passes_gradcheck(const std::string& family, const std::string& name);
-// Returns what `orrery list WORD` prints, or only the entry of one family; empty if there is none.
-std::string catalogue_of(const std::string& word, const std::string& only_family = {});
+// Returns what `orrery list NAME` prints, with a line per setting, or only the entry of one family;
+// empty if there is none. `spec`: a name, or one with items, whose values replace the defaults.
+std::string catalogue_of(const std::string& spec, const std::string& only_family = {});
 std::vector<std::string> catalogue_names();  // families and their members
 CommandHelp bench_help(const Arguments& given);
 int bench(const Arguments& arguments);

@@ -119,9 +119,13 @@ void check_input_kind(const std::string& command, const LoadedRun& trained, cons
   const bool images = dynamic_cast<const models::ImageModel*>(model) != nullptr,
              lm = dynamic_cast<const models::LanguageModel*>(model) != nullptr,
              translator = dynamic_cast<const models::TranslationModel*>(model) != nullptr;
+  const char* const inputs = lm           ? "reads texts (--text)"
+                             : images     ? "reads images (--image)"
+                             : translator ? "reads pairs of sentences (--source, --target)"
+                                          : "has another input";
   const auto check_kind = [&](const char* key, bool given, bool read, const char* kind) {
-    check_usage(!given || read, command, ": --", key, " is for models of ", kind,
-                ", and the input of this model is something else; leave it out");
+    check_usage(!given || read, command, ": --", key, " is for models of ", kind, ", and this model ", inputs,
+                "; leave it out");
   };
   check_kind("text", !example.text.empty(), lm, "texts");
   check_kind("image", !example.image.empty(), images, "images");

@@ -1,4 +1,6 @@
 // orrery generate: continues a text with a trained model.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +13,7 @@
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/data/streaming_decoder.h"
@@ -142,7 +145,8 @@ int generate(const Arguments& arguments) {
     ++s.sampling.seed;
   }
   std::cout << std::endl;
-  if (s.sampling.tokens > 0) print_message(speed.summary(s.samples * s.sampling.tokens));
+  if (s.sampling.tokens > 0)
+    print_message(broken_line(speed.summary(s.samples * s.sampling.tokens), STDERR_FILENO));
   return 0;
 }
 

@@ -1,4 +1,6 @@
 // orrery gradcheck: compares explicit derivatives with independent checks.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -10,6 +12,7 @@
 #include "examples/orrery/commands/gradient_diagnosis.h"
 #include "examples/orrery/commands/pointwise_check.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
@@ -80,8 +83,8 @@ std::string full(double x) { return scientific(x, 9); }
 
 void report(const std::string& title, bool passed, const Table& table, const std::vector<std::string>& diagnosis,
             const std::string& name, Totals& totals) {
-  std::cout << title << ": " << (passed ? "passed" : "FAILED") << "\n" << table.print() << std::flush;
-  for (const std::string& line : diagnosis) std::cout << "  " << line << "\n";
+  std::cout << broken_line(title + ": " + (passed ? "passed" : "FAILED"), STDOUT_FILENO) << table.print() << std::flush;
+  for (const std::string& line : diagnosis) std::cout << broken_line("  " + line, STDOUT_FILENO);
   totals.cases += 1;
   if (!passed && (totals.failed.empty() || totals.failed.back() != name)) totals.failed.push_back(name);
 }

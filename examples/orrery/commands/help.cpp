@@ -7,11 +7,13 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
+#include "models/formats/replaced.h"
 
 namespace orrery::program {
 namespace {
 
 constexpr size_t max_settings_in_full = 24;  // a command with more has a short help
+constexpr const char* unbroken_dots = "\u00a0...";  // after a no-break space
 
 constexpr const char* exit_codes =
     "Exit codes: 0: success; 1: an error, with a message; 2: wrong usage, such as an unknown setting, a value out of "
@@ -26,7 +28,7 @@ constexpr const char* plugins =
     "settings are data and never run code.";
 constexpr const char* ways_to_help =
     "orrery COMMAND --help, or orrery help COMMAND, lists the arguments of a command; orrery help COMMAND KEY explains "
-    "one, and orrery help NAME a registered name, such as softmax.";
+    "one, and orrery help NAME a registered name with its settings, such as softmax or 'dense(relu)'.";
 
 std::string paragraph(const std::string& text, size_t columns) {
   return text.empty() ? "" : "\n" + wrapped(text, columns, 2);
@@ -34,7 +36,7 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 // Returns what to call for settings that the short help leaves out.
 std::string rest_of_help(const std::string& name, size_t settings) {
-  return text("All ", settings, " settings: orrery ", name, " --help=all.  One in detail: orrery help ", name, " KEY.");
+  return text("All ", settings, " settings: orrery ", name, " --help=all. One in detail: orrery help ", name, " KEY.");
 }
 
 // Returns `name: text` lines with equal margins.
@@ -51,7 +53,7 @@ std::string default_of(const SettingHelp& setting) {
 
 // Returns the catalogue's entry of a default such as softmax(qk_norm=layer).
 std::string entry_of_default(const SettingHelp& setting) {
-  return setting.family.empty() ? "" : catalogue_of(setting.value.substr(0, setting.value.find('(')), setting.family);
+  return setting.family.empty() ? "" : catalogue_of(setting.value, setting.family);
 }
 
 std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {
@@ -148,15 +150,33 @@ std::string general_help() {
          paragraph(general_notes(), columns);
 }
 
+// Returns an example that can be pasted into a shell: a line that is broken ends in a backslash. Only
+// words longer than a line are broken themselves.
+std::string example_text(const std::string& example, size_t columns) {
+  const std::string title = "Example: ", continued = " \\";
+  std::string all = title + models::replaced(example, "\n", "\n" + std::string(title.size(), ' ')) + "\n", result;
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end + 1) {
+    end = all.find('\n', begin);
+    std::string lines = wrapped(all.substr(begin, end - begin), columns - continued.size(), 2);
+    lines.pop_back();  // the end of the last line, which has no backslash
+    result += models::replaced(std::move(lines), "\n", continued + "\n") + "\n";
+  }
+  return result;
+}
+
 std::string help_of(const Command& command, const Arguments& given, bool all) {
   const size_t columns = help_columns();
   const CommandHelp help = command.help(given);
   const bool in_full = all || help.settings.size() <= max_settings_in_full;
+  const std::string settings =
+      print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns);
   return wrapped(command.summary, columns) +
-         wrapped("Usage: orrery " + command.name + " " + command.arguments, columns) + paragraph(help.about, columns) +
-         "\n" + print_settings(help.settings, in_full ? HelpForm::in_full : HelpForm::in_brief, columns) +
+         wrapped("Usage: orrery " + command.name + " " + models::replaced(command.arguments, " ...", unbroken_dots),
+                 columns) +
+         paragraph(help.about, columns) +
+         (settings.empty() ? "" : "\n" + settings) +
          paragraph(in_full ? help.notes : rest_of_help(command.name, help.settings.size()), columns) +
-         (in_full ? "\n" : "") + wrapped("Example: " + help.example, columns);
+         (in_full ? "\n" : "") + example_text(help.example, columns);
 }
 
 int print_help(const Arguments& arguments) {

@@ -9,7 +9,7 @@
 namespace orrery::program {
 
 const Command* find_command(const std::string& name);  // null: there is none
-std::vector<std::string> command_names();
+std::vector<std::string> command_names();  // in the order of the general help
 
 std::string general_help();   // of `orrery --help`
 std::string general_notes();  // exit codes, ways to help, plug-ins

@@ -1,5 +1,8 @@
 // orrery list: the catalogue.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <iterator>
 
@@ -7,7 +10,9 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/json_output.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
 
 namespace orrery::program {
@@ -17,7 +22,7 @@ struct ListSettings {
   bool markdown = false, json = false;
   template <class V>
   void visit(V& v) {
-    v("markdown", markdown, "print the catalogue as Markdown, as in the README");
+    v("markdown", markdown, "print the catalogue as Markdown, as in the pages CATALOGUE.md");
     v("json", json, json_help);
   }
 };
@@ -77,12 +82,38 @@ std::string text_of(const Match& match) {
   return all;
 }
 
+// Replaces the defaults of settings by the values of a spec's items.
+void set_values(models::CatalogueEntry& entry, const Spec& spec) {
+  for (size_t i = 0; i < spec.items.size() && !entry.described.empty(); ++i) {
+    const Setting* const setting = setting_of_item(spec, i, entry.described);
+    check_usage(setting, "help: ", entry.name, " has no setting '",
+                spec.items[i].key.empty() ? print(spec.items[i].value) : spec.items[i].key,
+                "'; orrery help ", entry.name, " lists its settings");
+    for (auto& [key, value] : entry.settings)
+      if (key == setting->key) value = print(spec.items[i].value);
+  }
+}
+
+// Returns an entry with a line per setting.
+std::string help_of(models::CatalogueEntry entry, const Spec& spec) {
+  constexpr size_t margin = 6;  // as of the other lines of an entry
+  set_values(entry, spec);
+  const std::string rows =
+      print_settings(describe(entry.described, entry.settings), HelpForm::in_spec, help_columns() - margin);
+  if (!rows.empty()) entry.settings.clear();
+  std::string all = models::catalogue_text(entry);
+  if (!rows.empty()) all += "      settings:\n";
+  for (size_t at = 0; at < rows.size(); at = rows.find('\n', at) + 1)
+    all += std::string(margin, ' ') + rows.substr(at, rows.find('\n', at) + 1 - at);
+  return all;
+}
+
 Json json_of(const models::CatalogueEntry& entry) {
   Json settings = Json::object(), properties = Json::object();
   for (const auto& [key, value] : entry.settings) settings[key] = value;
   for (const auto& [key, value] : entry.properties) properties[key] = value;
   return {{"name", entry.name},     {"aliases", entry.aliases}, {"formula", entry.formula},
-          {"source", entry.source}, {"settings", settings},     {"facts", properties}};
+          {"source", entry.source}, {"settings", settings},     {"properties", properties}};
 }
 Json json_of(const Match& match) {
   Json entries = Json::array();
@@ -92,9 +123,17 @@ Json json_of(const Match& match) {
 
 }  // namespace
 
-std::string catalogue_of(const std::string& word, const std::string& only_family) {
+std::string catalogue_of(const std::string& spec, const std::string& only_family) {
+  const Spec parsed = spec.ends_with(")") ? as_usage([&] { return parse_spec(spec); }) : Spec{spec, {}};
   std::string all;
-  for (const Match& match : matches_of(word, only_family)) all += text_of(match);
+  for (const Match& match : matches_of(parsed.name, only_family)) {
+    if (match.whole) {
+      all += text_of(match);
+      continue;
+    }
+    all += match.family.name + ":\n";
+    for (const models::CatalogueEntry& entry : match.family.entries) all += help_of(entry, parsed);
+  }
   return all;
 }
 
@@ -152,7 +191,7 @@ int list(const Arguments& arguments) {
     if (json)
       families.push_back(json_of(match));
     else
-      std::cout << text_of(match) << (words.empty() ? "\n" : "");
+      std::cout << wrapped(text_of(match), terminal_columns(STDOUT_FILENO, SIZE_MAX), 2) << (words.empty() ? "\n" : "");
   }
   if (json) json.print(families);
   return 0;

@@ -36,7 +36,7 @@ struct PrepareSettings {
 CommandHelp prepare_help(const Arguments&) {
   PrepareSettings settings;
   return {"", describe(settings_of(settings)), "",
-          "orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2; orrery train --data=books-gpt2"};
+          "orrery prepare --input=books --out=books-gpt2 --tokenizer=gpt2\norrery train --data=books-gpt2"};
 }
 
 int prepare(const Arguments& arguments) {

@@ -50,7 +50,7 @@ class Screen {
     draw(outcomes);
   }
   void draw(const Outcomes& outcomes) {
-    const std::string table = formatter_.table(outcomes);
+    const std::string table = formatter_.table(outcomes).print_unbroken(STDERR_FILENO);
     print_message(text(erase_codes(), cut_lines(table, terminal_columns(STDERR_FILENO)), outcomes.size(), " of ", runs_,
                        " runs", time_left(outcomes.size())));
     lines_ = std::count(table.begin(), table.end(), '\n') + 1;
@@ -132,7 +132,7 @@ TrainedRuns train_rows(const RunRows& rows, const PoolOptions& options, const Ru
   if (!complete) trained.signal = signals.received();
   progress.reset();
   screen.erase();
-  std::cout << formatter.table(trained.outcomes) << std::flush;
+  std::cout << formatter.table(trained.outcomes).print() << std::flush;
   for (const auto& [id, outcome] : trained.outcomes)
     if (outcome.version != models::program_version())
       warn(text(id, " was trained by orrery ", outcome.version, ", but this is ", models::program_version(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/orrery/commands/run_pool.h"
+#include "examples/orrery/terminal/table.h"
 #include "models/formats/output_file.h"
 
 namespace orrery::program {
@@ -27,7 +28,7 @@ struct RunRows {
 
   // Adds a run to the row with this label, which is created if missing, under its id.
   void add(const std::string& label, models::TrainSettings settings, const std::string& id);
-  std::set<std::string> ids() const;
+  std::set<std::string> ids() const;  // of all runs
 };
 
 // Finds settings that describe the same run by two names.
@@ -43,7 +44,7 @@ class DistinctSettings {
 // Texts about runs: the table is redrawn on a terminal while runs end and printed at the end; else
 // each run that ends has one line.
 struct RunFormatter {
-  std::function<std::string(const Outcomes&)> table;
+  std::function<Table(const Outcomes&)> table;
   std::function<std::string(const models::Outcome&)> result;  // result of a finished run, such as its loss
 };
 
@@ -67,6 +68,7 @@ struct Outputs {
   std::string command;
   std::map<std::string, models::OutputKind> kinds;
 
+  // Throws Error if the folder is a run's, or has a file of another kind under one of the names.
   void check(const std::string& folder) const;
   void write(const std::string& folder, const std::string& name, const std::string& content) const;
 };

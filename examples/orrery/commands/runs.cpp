@@ -196,7 +196,7 @@ CommandHelp runs_help(const Arguments&) {
       "run is trained again when it is needed.",
       describe(settings_of(settings)),
       "The exit code is 1 if a run could not be removed because a program trains or uses it.",
-      "orrery runs; orrery runs --runs=runs/pool; orrery runs --prune"};
+      "orrery runs\norrery runs --runs=runs/pool\norrery runs --prune"};
 }
 
 int runs(const Arguments& arguments) {

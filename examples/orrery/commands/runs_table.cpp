@@ -1,5 +1,7 @@
 #include "examples/orrery/commands/runs_table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -7,6 +9,7 @@
 #include <set>
 
 #include "engine/types/format.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/study/comparison.h"
 
@@ -138,7 +141,7 @@ std::string summary_line(const std::vector<ListedRun>& runs, size_t settings_lef
   if (settings_left > 0)
     all += text("; ", pluralize(static_cast<int64_t>(settings_left), "more setting"),
                 settings_left == 1 ? " differs" : " differ", ": orrery compare RUN RUN prints all");
-  return for_terminal(all) + "\n";
+  return broken_line(for_terminal(all), STDOUT_FILENO);
 }
 
 Json json_of(const ListedRun& run, const std::string& name) {

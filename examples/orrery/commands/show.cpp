@@ -71,13 +71,13 @@ void print_table(const std::vector<ShownTensor>& tensors) {
 Json json_of(const std::string& path, const std::vector<ShownTensor>& tensors) {
   Json all = Json::array();
   for (const ShownTensor& x : tensors) {
-    const bool any = x.range.finite > 0;
+    const bool known = x.range.finite + x.range.not_finite > 0;
     all.push_back({{"name", x.name},
                    {"dtype", x.dtype},
                    {"shape", x.shape},
-                   {"min", any ? Json(x.range.low) : Json()},
-                   {"max", any ? Json(x.range.high) : Json()},
-                   {"mean", any ? Json(x.range.mean) : Json()},
+                   {"min", known ? json_number(x.range.low) : Json()},
+                   {"max", known ? json_number(x.range.high) : Json()},
+                   {"mean", known ? json_number(x.range.mean) : Json()},
                    {"non_finite", x.range.not_finite}});
   }
   return {{"path", path}, {"tensors", all}, {"numbers", count_all(tensors)}};

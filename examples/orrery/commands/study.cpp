@@ -167,15 +167,16 @@ CommandHelp study_help(const Arguments&) {
   StudySettings settings;
   return {
       "The file gives the claim's source, the runs to train, the metrics to compare and what would refute the "
-      "claim (models/study/claim.h has every key).  Missing runs are trained, differences are computed seed by "
-      "seed, and the verdict is shown, not shown or reversed.  The results are verdict.json, table.csv, "
-      "samples.csv, runs.csv and picture.svg; `orrery report` shows them.  --all tests every new or changed claim "
-      "of a folder, main ones first, and lists all verdicts in README.md and verdicts.csv.",
+      "claim (models/study/claim.h has every key).  Missing runs are trained and differences are computed seed by "
+      "seed.  The verdict is one of three: `shown`, `not shown` or `reversed`, a difference in the other direction.  "
+      "The results are verdict.json, table.csv, samples.csv, runs.csv and samples.svg; `orrery report` shows them.  "
+      "--all tests every new or changed claim of a folder, first those with main = true, and lists all verdicts in "
+      "README.md and verdicts.csv.",
       describe(settings_of(settings)),
       "The exit code is 1 if a run failed: then there is no verdict, and the same command tries that run again.  A "
       "diverged run has not failed.  With --all the exit code is 1 if a claim could not be tested.",
-      "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml; orrery report "
-      "runs/studies/feed_forward_can_be_dropped"};
+      "orrery study examples/studies/all_attention/feed_forward_can_be_dropped.toml\n"
+      "orrery report runs/studies/feed_forward_can_be_dropped"};
 }
 
 int study(const Arguments& arguments) {

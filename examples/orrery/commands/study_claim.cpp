@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/folder_lock.h"
+#include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/study_runs.h"
@@ -36,7 +37,7 @@ const Outputs& study_outputs() {
                               {{"table.csv", models::marked_kind("a table of a study", study_columns)},
                                {"samples.csv", models::marked_kind("samples of a study", samples_header)},
                                {"runs.csv", runs_csv_kind()},
-                               {"picture.svg", models::plot_kind()}}};
+                               {"samples.svg", models::plot_kind()}}};
   return all;
 }
 
@@ -184,7 +185,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   }
   const int64_t failed = count_failed(studied.outcomes);
   check(failed == 0, "study: ", file, ": no verdict: ", pluralize(failed, "run"),
-        " failed; the same command tries them again");
+        " failed; the same command tries again");
   verdict = {.file = file,
              .source = claim.source,
              .sentence = claim.sentence,
@@ -225,7 +226,9 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   write("samples.csv", samples_csv(claim, studied.measured));
   if (!timed) write("runs.csv", runs_csv(studied.rows, studied.outcomes));
   write_verdict(out + "/verdict.json", verdict);
-  write("picture.svg", models::claim_plot(claim, studied.measured, verdict.label()));
+  write("samples.svg", models::claim_plot(claim, studied.measured, verdict.label()));
+  const std::string former_plot = out + "/picture.svg";  // as older versions named it
+  if (file_exists(former_plot) && models::plot_kind().is_ours(former_plot)) remove_with_contents(former_plot);
   if (s.smoke) {
     for (const std::string& sentence : verdict.missing) std::cout << for_terminal(sentence) << "\n";
     const bool all = verdict.missing.empty();
@@ -235,7 +238,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
   }
   std::cout << "verdict: " << verdict.label() << ", after " << fixed(verdict.minutes, 1)
             << " minutes (the steps of all runs: " << fixed(verdict.minutes_of_runs, 1) << " minutes)\nfiles:\n";
-  for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "picture.svg"})
+  for (const char* written : {"verdict.json", "table.csv", "samples.csv", "runs.csv", "samples.svg"})
     if (file_exists(out + "/" + written)) std::cout << "  " << for_terminal(out) << "/" << written << "\n";
   std::cout << std::flush;
   if (!timed && s.all.empty()) print_message(pool_line(s.runs));

@@ -21,7 +21,8 @@ struct StudySettings {
     v("all", all, "folder of claims, also in subfolders: test each new or changed one, and list all verdicts");
     v("test|judge", test, "no: with --all, only list the verdicts so far");
     v("data", data, "folder of the data sets that claims name, as images/fashion-mnist");
-    v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each; times are measured one at a time",
+    v("jobs", jobs,
+      "runs in parallel; 0: one per core, with one thread each; runs of a claim about time take turns instead",
       between(0, 1024));
     v("smoke", smoke, "only check that it runs: one seed, one learning rate, two variants, two steps; no verdict");
     v("retrain|fresh", retrain, "train and measure all runs again");
@@ -29,7 +30,7 @@ struct StudySettings {
   }
 };
 
-// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and picture.svg
+// Tests the claim in a file; writes verdict.json, table.csv, samples.csv, runs.csv and samples.svg
 // to `out`. Returns 0, 1 if a smoke run found something missing, or 128 + the signal that stopped
 // it. Throws if a run failed or `out` has the verdict on another claim.
 int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out,

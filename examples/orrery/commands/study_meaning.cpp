@@ -44,37 +44,36 @@ std::vector<std::string> notes_of_meaning(const Claim& claim, const std::string&
   std::vector<std::string> notes;
   std::map<std::pair<const models::Variant*, size_t>, models::LossMeaning> read;
   const auto meaning = [&](const models::Variant& variant, size_t swept) {
-    const std::pair place(&variant, swept);
-    auto found = read.find(place);
+    const std::pair cell(&variant, swept);
+    auto found = read.find(cell);
     if (found == read.end())
-      found =
-          read.emplace(place, read_meaning(settings_of_study(claim, variant, swept, claim.seeds[0], 0, data))).first;
+      found = read.emplace(cell, read_meaning(settings_of_study(claim, variant, swept, claim.seeds[0], 0, data))).first;
     return found->second;
   };
-  using Places = std::vector<std::pair<const models::Variant*, size_t>>;
-  const auto add = [&](size_t m, const std::string& which, const Places& places, bool refuse) {
+  using Cells = std::vector<std::pair<const models::Variant*, size_t>>;
+  const auto add = [&](size_t m, const std::string& which, const Cells& cells, bool refuse) {
     const models::MetricExpression& metric = claim.metrics[m];
     const std::vector<std::string> alone = patterns_alone(metric);
     for (const std::string& pattern : metric.patterns())
-      for (const std::string& figure : models::metrics_with_meaning(pattern)) {
+      for (const std::string& name : models::metrics_with_meaning(pattern)) {
         std::vector<models::LossMeaning> runs;
-        for (const auto& [variant, swept] : places) runs.push_back(meaning(*variant, swept));
-        const std::string note = models::comparability_note(figure, runs);
+        for (const auto& [variant, swept] : cells) runs.push_back(meaning(*variant, swept));
+        const std::string note = models::comparability_note(name, runs);
         const std::string sentence = claim.metric_locations[m] + ": " + which + ": " + note;
-        const bool by_loss = models::is_loss(figure) && std::find(alone.begin(), alone.end(), pattern) != alone.end();
+        const bool by_loss = models::is_loss(name) && std::find(alone.begin(), alone.end(), pattern) != alone.end();
         check(note.empty() || !refuse || !by_loss, sentence);
         if (!note.empty() && std::find(notes.begin(), notes.end(), sentence) == notes.end()) notes.push_back(sentence);
       }
   };
   for (const models::Comparison& each : claim.refuted_if) {
-    Places both;
+    Cells both;
     for (const models::Variant& variant : claim.variants)
       if (each.of_variants && (variant.name == each.left || variant.name == each.right))
         both.emplace_back(&variant, size_t{0});
     add(each.metric, "variants '" + each.left + "' and '" + each.right + "'", both, true);
   }
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
-    Places swept;
+    Cells swept;
     for (size_t s = 0; claim.metrics[m].is_of_sweep() && s < claim.swept_values(); ++s)
       swept.emplace_back(&claim.variants[0], s);
     add(m, "values of " + (claim.sweep.empty() ? "" : claim.sweep[0].key), swept, false);

@@ -88,6 +88,15 @@ bool uses_divergence(const Claim& claim) {
   });
 }
 
+// Returns true if the run has a loss after its last step: a diverged run that was not stopped has one.
+bool is_complete(const std::string& folder, int64_t steps) {
+  int64_t last = 0;  // step of the last validation
+  models::RunLog::of_run(folder).each([&](const LogRow& row) {
+    if (row.metrics.contains("validation_loss")) last = row.step;
+  });
+  return last == steps;
+}
+
 int64_t unused_seed(const Claim& claim) {
   int64_t seed = 0;
   while (std::find(claim.seeds.begin(), claim.seeds.end(), seed) != claim.seeds.end()) ++seed;
@@ -176,6 +185,7 @@ class Study {
     const models::Variant& its = claim_.variants[variant];
     models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, lr, data_);
     const std::string id = ids_.of(models::run_hash(settings));
+    steps_of_[id] = settings.steps;
     rows.add(label_of(claim_, its, swept) + more, std::move(settings), id);
     variant_of_.try_emplace(id, its.name);
     return id;
@@ -183,7 +193,7 @@ class Study {
 
   // The first finished run of each variant is checked for the claim's metrics.
   void train_these(const RunRows& rows) {
-    const RunFormatter formatter{[](const Outcomes&) { return std::string(); },
+    const RunFormatter formatter{[](const Outcomes&) { return Table({}, ""); },
                                  [&](const Outcome& outcome) {
                                    const auto loss = outcome.metrics.find("validation_loss");
                                    return loss == outcome.metrics.end() ? ""
@@ -224,15 +234,16 @@ class Study {
     const auto miss = [&](const std::string& why) {
       measured.missing.push_back(text(label_of(claim_, variant, s), " seed=", claim_.seeds[sample], ": ", why));
     };
-    const bool counts = outcome.kind == Outcome::Kind::diverged && uses_divergence(claim_);
-    if (outcome.kind != Outcome::Kind::done && !counts) return miss(outcome.why);
-    const models::RunLog rows = rows_of(claim_, options_.folder + "/" + id, outcome);
+    const std::string folder = options_.folder + "/" + id;
+    const bool is_done = outcome.kind == Outcome::Kind::done;
+    if (!is_done && !uses_divergence(claim_) && !is_complete(folder, steps_of_.at(id))) return miss(outcome.why);
+    const models::RunLog rows = rows_of(claim_, folder, outcome);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.is_measured(m, variant.name)) continue;
       try {
         measured.values[m][v][s][sample] = models::measure(claim_.metrics[m], rows, claim_.swept_number(s));
       } catch (const Error& error) {
-        miss(error.what());
+        miss(is_done ? error.what() : outcome.why);  // a diverged run lacks the metrics of analyses
       }
     }
   }
@@ -243,6 +254,7 @@ class Study {
   FolderLock& folder_;
   const models::RunIds ids_;
   std::map<std::string, std::string> variant_of_;  // run id -> variant
+  std::map<std::string, int64_t> steps_of_;        // run id -> steps of its settings
   std::set<std::string> checked_;                  // variants
   std::set<std::string> used_;                     // runs
   StudyRuns studied_;

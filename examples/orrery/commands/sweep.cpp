@@ -240,7 +240,7 @@ std::string state_of(const Summary& s) {
   return all;
 }
 
-std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
+Table table_of(const Sweep& sweep, const Outcomes& outcomes) {
   Table table({"", "", humanize(sweep.settings.metric), "seeds", "difference", "95 % interval", ""}, "rlrrrrl");
   size_t number = 0;
   for (const Summary& s : summaries_of(sweep, outcomes)) {
@@ -252,7 +252,7 @@ std::string table_text(const Sweep& sweep, const Outcomes& outcomes) {
     if (s.interval) cells[5] = signed_fixed(s.interval->low, 4) + " " + signed_fixed(s.interval->high, 4);
     table.add(cells);
   }
-  return table.print();
+  return table;
 }
 
 std::string table_csv(const Sweep& sweep, const Outcomes& outcomes) {
@@ -362,7 +362,7 @@ int sweep(const Arguments& arguments) {
   if (!note.empty()) warn(note);
   const std::string& metric = sweep.settings.metric;
   const RunFormatter formatter{
-      [&](const Outcomes& outcomes) { return table_text(sweep, outcomes); },
+      [&](const Outcomes& outcomes) { return table_of(sweep, outcomes); },
       [&](const Outcome& outcome) {
         const auto found = outcome.metrics.find(metric);
         return found == outcome.metrics.end() ? "" : humanize(metric) + " " + fixed(found->second, 4);
@@ -388,7 +388,7 @@ int sweep(const Arguments& arguments) {
   if (trained.signal != 0) return 128 + trained.signal;
   const int64_t failed = count_failed(trained.outcomes);
   check(failed == 0, "sweep: ", failed, " of ", pluralize(static_cast<int64_t>(sweep.all.named.size()), "run"),
-        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries them again");
+        " failed; ", sweep.settings.out, "/runs.csv has the reasons, and the same command tries again");
   return 0;
 }
 

@@ -17,7 +17,9 @@ struct TextBegin {
 
   template <class V>
   void visit(V& v) {
-    v("begin", begin, "start each text with the begin token; family: as in the folder that the model was imported from",
+    v("begin", begin,
+      "start each text with the begin token; family: as the model's family does, by the files that the model or its "
+      "tokenizer was imported from",
       one_of({"family", "yes", "no"}));
   }
 };
@@ -28,7 +30,8 @@ struct TextBounds : TextBegin {
   void visit(V& v) {
     TextBegin::visit(v);
     v("stop_at_end", stop_at_end,
-      "stop at the token that ends a text; family: as in the folder that the model was imported from",
+      "stop at the token that ends a text; family: as the model's family does, by the files that the model was "
+      "imported from",
       one_of({"family", "yes", "no"}));
   }
 };

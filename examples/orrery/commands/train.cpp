@@ -15,6 +15,7 @@
 #include "examples/orrery/commands/train_plan.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
@@ -182,9 +183,10 @@ int train(const Arguments& arguments) {
   const models::Task& task = trainer.task();
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
-  print_message(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ", data_text(task),
-                     "; ", pluralize(thread_count(), "thread")));
-  print_message(memory_line(planned.memory));
+  print_message(broken_line(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ",
+                                 data_text(task), "; ", pluralize(thread_count(), "thread")),
+                            STDERR_FILENO));
+  print_message(broken_line(memory_line(planned.memory), STDERR_FILENO));
   print_message(epoch_line(planned));
   print_message(time_line(planned));
   note_long_warmup(settings);

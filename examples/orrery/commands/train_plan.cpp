@@ -1,11 +1,14 @@
 #include "examples/orrery/commands/train_plan.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 
 #include "engine/system/parallel.h"
 #include "engine/types/format.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/progress.h"
@@ -30,11 +33,11 @@ int64_t count_parameters_of(const models::RunPlan& plan) {
 }
 
 std::string parameters_line(const models::RunPlan& plan) {
-  if (plan.parameters.empty()) return "parameters: too many to count\n";
+  if (plan.parameters.empty()) return "parameters: too many to count";
   std::string parts;
   for (const auto& [part, elements] : plan.parameters)
     parts += (parts.empty() ? "" : ", ") + part + " " + with_commas(elements);
-  return text("parameters: ", with_commas(count_parameters_of(plan)), " (", parts, ")\n");
+  return text("parameters: ", with_commas(count_parameters_of(plan)), " (", parts, ")");
 }
 
 std::string flops_line(const models::MemoryPlan& plan) {
@@ -139,9 +142,9 @@ int print_plan(const models::RunPlan& plan, JsonOutput& json) {
   if (!json)
     std::cout << "model: " << models::for_terminal(plan.settings.model) << "; " << pluralize(thread_count(), "thread")
               << "\n"
-              << parameters_line(plan) << data_text(run.task) << "\n"
+              << broken_line(parameters_line(plan), STDOUT_FILENO) << data_text(run.task) << "\n"
               << epoch_line(run) << "\n"
-              << memory_line(plan.memory) << "\n"
+              << broken_line(memory_line(plan.memory), STDOUT_FILENO)
               << time_line(run) << flops_line(plan.memory) << std::flush;
   if (json) json.print(plan_json(plan));
   if (plan.problem.empty()) return 0;

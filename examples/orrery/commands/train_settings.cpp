@@ -17,24 +17,26 @@
 namespace orrery::program {
 namespace {
 
-// Returns true if `given` is the key or nanoGPT's name for it.
-bool is_key(const std::string& given, std::string_view key) {
-  const auto names = models::nanogpt_keys();
-  return given == key || std::any_of(names.begin(), names.end(), [&](const ForeignKey& foreign) {
-           return foreign.key == given && foreign.target == key;
-         });
+// Returns the key and nanoGPT's names for it.
+std::vector<std::string> names_of(const std::string& key) {
+  std::vector<std::string> names = {key};
+  for (const ForeignKey& foreign : models::nanogpt_keys())
+    if (foreign.target == key) names.emplace_back(foreign.key);
+  return names;
 }
 
 std::string value_of(const Assignments& assignments, const std::string& key, std::string otherwise) {
+  const std::vector<std::string> names = names_of(key);
   for (const auto& [given, value] : assignments)
-    if (is_key(given, key)) otherwise = value;
+    if (std::find(names.begin(), names.end(), given) != names.end()) otherwise = value;
   return otherwise;
 }
 
 // Returns the last value of a key in files of settings, then on the command line; else `otherwise`.
 std::string last_value(const ParsedArguments& parsed, const std::string& key, std::string otherwise) {
   for (const auto& [given, value] : parsed.assignments)
-    if (given == "config") otherwise = models::value_in_settings_file(value, key).value_or(otherwise);
+    for (const std::string& name : given == "config" ? names_of(key) : std::vector<std::string>())
+      otherwise = models::value_in_settings_file(value, name).value_or(otherwise);
   return value_of(parsed.assignments, key, otherwise);
 }
 

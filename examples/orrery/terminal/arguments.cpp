@@ -66,16 +66,29 @@ std::string range_of(const Setting& setting) {
               print_number(zero ? l.smallest : l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
 }
 
+SettingHelp help_of(const Setting& setting, const std::string& value) {
+  const bool is_switch = std::holds_alternative<bool*>(setting.value);
+  SettingHelp help{setting.key,           setting.section, value,                  setting.help,   range_of(setting),
+                   setting.limits.family, setting.aliases, setting.limits.choices, setting.common, is_switch};
+  if (is_switch) help.choices = {"yes", "no"};
+  return help;
+}
+
 }  // namespace
+
+std::vector<SettingHelp> describe(std::span<const Setting> settings,
+                                  std::span<const std::pair<std::string, std::string>> values) {
+  std::vector<SettingHelp> all;
+  for (const auto& [key, value] : values)
+    if (const Setting* const setting = find_setting(settings, key)) all.push_back(help_of(*setting, value));
+  return all;
+}
 
 std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<const ForeignKey> foreign) {
   std::vector<SettingHelp> all;
   for (const Setting& setting : settings) {
     if (setting.key.empty()) continue;
-    const bool is_switch = std::holds_alternative<bool*>(setting.value);
-    SettingHelp help{setting.key,           setting.section, print_value(setting),   setting.help,   range_of(setting),
-                     setting.limits.family, setting.aliases, setting.limits.choices, setting.common, is_switch};
-    if (is_switch) help.choices = {"yes", "no"};
+    SettingHelp help = help_of(setting, print_value(setting));
     for (const ForeignKey& other : foreign)
       if (other.target == setting.key) help.aliases.emplace_back(other.key);
     all.push_back(std::move(help));

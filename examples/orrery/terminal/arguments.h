@@ -34,6 +34,10 @@ struct SettingHelp {
 
 // Returns the settings that have a key. `foreign`: keys of other programs, which count as aliases.
 std::vector<SettingHelp> describe(std::span<const Setting> settings, std::span<const ForeignKey> foreign = {});
+// Returns those of `settings` that are in `values`, pairs of a key and its default. The pointers in
+// `settings` may be null.
+std::vector<SettingHelp> describe(std::span<const Setting> settings,
+                                  std::span<const std::pair<std::string, std::string>> values);
 // Adds settings of another command, which only the long help lists, except keys that `own` has.
 std::vector<SettingHelp> with_rest(std::vector<SettingHelp> own, const std::vector<SettingHelp>& rest);
 const SettingHelp* find_help(const std::vector<SettingHelp>& settings, std::string_view key);  // null: none

@@ -1,6 +1,7 @@
 #include "examples/orrery/terminal/help_text.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/replaced.h"
@@ -62,26 +63,27 @@ std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
   return models::replaced(lines.finish(), no_break_space, " ");
 }
 
-// Returns --key=value; the short form leaves out the items of a spec.
+// Returns --key=value, or key=value in a spec; the short form leaves out the items of a spec.
 std::string term_of(const SettingHelp& setting, HelpForm form) {
   const size_t items = setting.value.find('(');
   const bool cut = form == HelpForm::in_brief && items != std::string::npos;
   const std::string value = cut ? setting.value.substr(0, items) + "(...)" : setting.value;
-  return "--" + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
+  return (form == HelpForm::in_spec ? "" : "--") + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
 }
 
 std::string meaning_of(const SettingHelp& setting, HelpForm form) {
   const std::string clause = setting.help.substr(0, setting.help.find(';'));
-  const bool has_range = form == HelpForm::in_full && !setting.range.empty();
-  const std::string meaning = (form == HelpForm::in_full ? setting.help : clause) +
-                              (has_range ? "; " + models::replaced(setting.range, " ", no_break_space) : "");
+  const bool has_range = form != HelpForm::in_brief && !setting.range.empty();
+  const std::string meaning = (form == HelpForm::in_brief ? clause : setting.help) +
+                              (has_range && !setting.help.empty() ? "; " : "") +
+                              (has_range ? models::replaced(setting.range, " ", no_break_space) : "");
   return meaning.empty() ? "-" : meaning;
 }
 
 void add_section(HelpRows& rows, const std::vector<SettingHelp>& settings, const std::string& section, HelpForm form) {
   const size_t title = rows.size();
   for (const SettingHelp& setting : settings)
-    if (setting.section == section && (setting.common || form == HelpForm::in_full))
+    if (setting.section == section && (setting.common || form != HelpForm::in_brief))
       rows.emplace_back(term_of(setting, form), meaning_of(setting, form));
   if (rows.size() > title && !section.empty())
     rows.emplace(rows.begin() + static_cast<std::ptrdiff_t>(title), section, "");
@@ -99,6 +101,11 @@ std::string wrapped(std::string_view text, size_t columns, size_t indent) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return all;
+}
+
+std::string broken_line(std::string_view line, int descriptor) {
+  const std::string margin = "  ";
+  return wrapped(margin + std::string(line), terminal_columns(descriptor, SIZE_MAX)).substr(margin.size());
 }
 
 std::string print_rows(const HelpRows& rows, size_t columns) {

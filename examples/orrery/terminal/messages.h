@@ -12,7 +12,7 @@ namespace orrery::program {
 void print_message(std::string_view lines);
 
 void warn(const std::string& sentence);  // "warning: sentence", escaped by for_terminal
-void warn(const std::vector<std::string>& sentences);
+void warn(const std::vector<std::string>& sentences);  // a line each
 void note(const std::string& sentence);  // "note: sentence"
 
 // Shows the live line: the last line of a terminal, which each call replaces. In a file or pipe

@@ -23,7 +23,7 @@ class Series {
  public:
   Series(double low, double high, size_t columns = 72)
       : low_(low), high_(high), sums_(columns), counts_(columns) {}
-  void add(double x, double y);
+  void add(double x, double y);  // x within [low, high]
   std::vector<double> shown() const;  // per column; NaN: no value
   double low() const { return low_; }
   double high() const { return high_; }

@@ -1,5 +1,6 @@
 #include "examples/orrery/terminal/process_io.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -127,6 +128,15 @@ class CheckedOutput::Buffer final : public std::streambuf {
 
 namespace {
 
+void (*system_exit)(int) = nullptr;  // the C library's _exit, which the definition at the end of this file hides
+// The process that runs main; 0 while constructors of libraries run, which may end the program by _exit.
+const pid_t main_process = ::getpid();
+
+[[noreturn]] void end_process(int code) {
+  system_exit(code);
+  __builtin_unreachable();
+}
+
 // True if this thread's last allocation failed; its exception may still propagate.
 thread_local bool memory_refused = false;
 
@@ -145,7 +155,7 @@ thread_local bool memory_refused = false;
   } else {
     std::abort();  // a bug in the program
   }
-  ::_exit(1);
+  end_process(1);
 }
 
 // If a standard stream is closed, the next file opened would get its number and its output.
@@ -158,13 +168,14 @@ void occupy(int descriptor, int flags) {
 }
 
 // Handles exit by others: the program itself ends with end_program, without exit handlers.
-void refuse_exit() {
+[[noreturn]] void refuse_exit() {
   print_error(
       "a plug-in or a library called exit before the command finished, so its output is incomplete; remove that call");
-  ::_exit(1);
+  end_process(1);
 }
 
 void prepare() {
+  system_exit = reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "_exit"));
   std::set_terminate(end_without_catch);
   std::atexit(refuse_exit), std::at_quick_exit(refuse_exit);
   std::set_new_handler(refuse_memory);
@@ -183,7 +194,7 @@ void print_error(std::string_view message) noexcept { print_parts(message); }
 void end_program(int code) noexcept {
   std::fflush(nullptr);
   if (__lsan_do_leak_check) __lsan_do_leak_check();
-  ::_exit(code);
+  end_process(code);
 }
 
 void print_current_exception() noexcept {
@@ -255,3 +266,13 @@ void CheckedOutput::finish_after_error() noexcept {
 }
 
 }  // namespace orrery::program
+
+// The dynamic loader takes the program's definition of a function before a library's, so that these
+// two also catch the calls of plug-ins and libraries. Child processes end by them.
+extern "C" {
+void _exit(int code) {
+  if (::getpid() == orrery::program::main_process) orrery::program::refuse_exit();
+  orrery::program::end_process(code);
+}
+void _Exit(int code) noexcept { ::_exit(code); }
+}

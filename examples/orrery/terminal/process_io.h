@@ -41,9 +41,8 @@ class CheckedOutput {
 };
 
 // Ends the process in main: no exit handler and no destructor of a plug-in runs, which could change
-// the code. An earlier exit or quick_exit, such as a plug-in's, becomes an error message and exit
-// code 1, so that an incomplete run never looks finished. _exit runs no handlers: nothing in the
-// process can catch it.
+// the code. An earlier exit, quick_exit, _exit or _Exit, such as a plug-in's, becomes an error
+// message and exit code 1, so that an incomplete run never looks finished.
 [[noreturn]] void end_program(int code) noexcept;
 
 }  // namespace orrery::program

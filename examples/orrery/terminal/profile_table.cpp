@@ -7,6 +7,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/timing.h"
 
@@ -51,9 +52,11 @@ std::string profile_table(const Profile& profile, const MeasuredPeak& peak) {
     table.add({"(others)", "", with_commas(rest.calls), fixed(rest.seconds * 1e3, 1),
                fixed(100 * rest.seconds / std::max(seconds, 1e-12), 1) + " %", "-", "", "-",
                megabytes(static_cast<double>(rest.saved_bytes)), "-"});
-  return "profile: totals over all calls of the run; saved: memory saved for backward, summed over the calls\n" +
-         table.print(2, STDERR_FILENO) + "  measured peak: " + fixed(peak.flops / 1e9, 1) +
-         " GFLOP/s (product of 1536 x 1536, f32), " + fixed(peak.bytes / 1e9, 1) + " GB/s (copy of 64 MiB)\n";
+  const auto line = [](const std::string& text) { return broken_line(text, STDERR_FILENO); };
+  return line("profile: totals over all calls of the run; saved: memory saved for backward, summed over the calls") +
+         table.print(2, STDERR_FILENO) +
+         line(text("  measured peak: ", fixed(peak.flops / 1e9, 1), " GFLOP/s (product of 1536 x 1536, f32), ",
+                   fixed(peak.bytes / 1e9, 1), " GB/s (copy of 64 MiB)"));
 }
 
 }  // namespace orrery::program

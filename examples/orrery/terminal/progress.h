@@ -25,7 +25,7 @@ class Progress {
   ~Progress();  // keeps the last step's line and erases any other
   Progress(const Progress&) = delete;
 
-  void step(const models::StepReport& report);
+  void step(const models::StepReport& report);              // a step of training
   void fraction(const std::string& done, double fraction);  // ("read", 0.25): a quarter is read
 
  private:

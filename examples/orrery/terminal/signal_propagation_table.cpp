@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
@@ -22,11 +23,12 @@ std::string signal_propagation_table(const models::SignalPropagation& propagatio
     };
     row("value", "head_output"), row("pre_activation", "hidden");
   }
-  Table ratios({"", "ratio", "measured", "predicted", "measured / predicted", "formula", "v"}, "llrrrlr");
+  Table ratios({"", "ratio", "measured", "predicted", "quotient", "formula", "v"}, "llrrrlr");
   for (const models::SignalPropagation::Ratio& r : propagation.ratios) ratios.add(cells(r));
   if (propagation.values.empty()) return "signal_propagation: this model has no values to measure\n";
   return "residual stream before the first step, mean squares\n" + stream.print(2, STDERR_FILENO) +
-         "inside: attention values and head outputs, hidden units before and after their activation F\n" +
+         broken_line("inside: attention values and head outputs, hidden units before and after their activation F",
+                     STDERR_FILENO) +
          inside.print(2, STDERR_FILENO) + "ratios of mean squares, measured and predicted by papers\n" +
          ratios.print(2, STDERR_FILENO);
 }

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <set>
 
 #include "examples/orrery/terminal/style.h"
 
@@ -14,8 +17,11 @@ Table::Table(std::vector<std::string> header, std::string alignment) : alignment
 }
 
 void Table::add(std::vector<std::string> row) {
-  row.resize(alignment_.size());
-  for (std::string& cell : row) cell = for_terminal(cell);
+  row.resize(alignment_.size()), widths_.resize(alignment_.size());
+  for (size_t c = 0; c < row.size(); ++c) {
+    row[c] = for_terminal(row[c]);
+    widths_[c] = std::max(widths_[c], width_of(row[c]));
+  }
   rows_.push_back(std::move(row));
 }
 
@@ -53,20 +59,48 @@ std::string cut_lines(const std::string& text, size_t columns) {
   return all;
 }
 
-std::string Table::print(int indent, int descriptor) const {
-  std::vector<size_t> widths(alignment_.size());
-  for (const auto& row : rows_)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+// Returns the number of leading columns that identify a row: one, or two if texts of the first repeat.
+size_t Table::key_columns() const {
+  if (widths_.size() < 3) return 1;
+  std::set<std::string> texts;
+  for (const auto& row : rows_) texts.insert(row[0]);
+  return texts.size() == rows_.size() ? 1 : 2;
+}
+
+std::string Table::print(const std::vector<size_t>& columns, int indent, int descriptor) const {
   std::string all;
   for (const auto& row : rows_) {
-    if (std::all_of(row.begin(), row.end(), [](const std::string& cell) { return cell.empty(); })) continue;
+    if (std::all_of(columns.begin(), columns.end(), [&](size_t c) { return row[c].empty(); })) continue;
     std::string line(static_cast<size_t>(indent), ' ');
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string space(widths[c] - width_of(row[c]), ' ');
+    for (const size_t c : columns) {
+      const std::string space(widths_[c] - width_of(row[c]), ' ');
       line += (c ? "  " : "") + (alignment_[c] == 'r' ? space + row[c] : row[c] + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     all += (&row == &rows_[0] ? styled(line, Style::header, descriptor) : line) + "\n";
+  }
+  return all;
+}
+
+std::string Table::print_unbroken(int descriptor) const {
+  std::vector<size_t> columns(widths_.size());
+  std::iota(columns.begin(), columns.end(), size_t{0});
+  return print(columns, 2, descriptor);
+}
+
+std::string Table::print(int indent, int descriptor) const {
+  const size_t width = terminal_columns(descriptor, SIZE_MAX), keys = key_columns(), gap = 2;
+  std::string all;
+  for (size_t next = 0; next < widths_.size();) {
+    std::vector<size_t> columns;
+    size_t used = static_cast<size_t>(indent);
+    const auto take = [&](size_t c) { used += (c ? gap : 0) + widths_[c], columns.push_back(c); };
+    for (size_t c = 0; c < keys; ++c) take(c);
+    next = std::max(next, keys);
+    do
+      if (next < widths_.size()) take(next++);
+    while (next < widths_.size() && used + gap + widths_[next] <= width);
+    all += (all.empty() ? "" : "\n") + print(columns, indent, descriptor);
   }
   return all;
 }

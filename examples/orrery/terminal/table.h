@@ -18,11 +18,18 @@ class Table {
  public:
   // `alignment`: one letter per column, l or r. A header of empty texts is not printed.
   Table(std::vector<std::string> header, std::string alignment);
-  void add(std::vector<std::string> row);                       // prints cells with for_terminal
-  std::string print(int indent = 2, int descriptor = 1) const;  // headers are bold if that stream has colors
+  void add(std::vector<std::string> row);  // prints cells with for_terminal
+  // Headers are bold if the stream has colors. On a narrower terminal the columns that do not fit
+  // follow below, each part with the first column, or the first two.
+  std::string print(int indent = 2, int descriptor = 1) const;
+  std::string print_unbroken(int descriptor) const;  // all columns side by side
 
  private:
+  std::string print(const std::vector<size_t>& columns, int indent, int descriptor) const;
+  size_t key_columns() const;
+
   std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_;
   std::string alignment_;
 };
 

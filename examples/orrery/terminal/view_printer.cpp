@@ -1,9 +1,13 @@
 #include "examples/orrery/terminal/view_printer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "engine/settings/registry.h"
+#include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
 
 namespace orrery::program {
@@ -14,22 +18,12 @@ using models::LineView;
 using models::MapView;
 using models::TableView;
 
-constexpr size_t widest_map = 100, widest_bar = 40;
+constexpr size_t widest_map = 100, widest_bar = 40, narrowest_bar = 10;
 
-constexpr size_t line_width = 100;
+size_t line_width() { return std::min<size_t>(terminal_columns(), 100); }
 
-// Wraps words into lines, indented by two spaces.
-std::string wrapped(const std::string& words) {
-  std::string all, line;
-  for (size_t begin = 0; begin < words.size();) {
-    const size_t end = std::min(words.find(' ', begin), words.size());
-    const std::string word = words.substr(begin, end - begin);
-    if (!line.empty() && width_of(line) + 1 + width_of(word) > line_width) all += "  " + line + "\n", line.clear();
-    if (!word.empty()) line += (line.empty() ? "" : " ") + word;
-    begin = end + 1;
-  }
-  return all + "  " + line + "\n";
-}
+// Returns words in lines that are indented by two spaces.
+std::string indented(const std::string& words) { return wrapped("  " + words, line_width()); }
 
 std::string body(const TableView& table) {
   Table printed(table.columns, table.alignment);
@@ -46,10 +40,17 @@ std::string repeated(const std::string& what, size_t times) {
 // Bars of negative values are left of a line, of positive values right of it.
 std::string body(const BarView& bars) {
   double low = 0, high = 0;
-  for (const BarView::Bar& bar : bars.bars)
+  size_t name = 0, number = width_of(bars.quantity), note = 0;  // widths
+  for (const BarView::Bar& bar : bars.bars) {
     if (std::isfinite(bar.value)) low = std::min(low, bar.value), high = std::max(high, bar.value);
+    name = std::max(name, width_of(bar.name)), number = std::max(number, significant(bar.value, 4).size());
+    note = std::max(note, width_of(bar.note));
+  }
+  const size_t others = name + number + note + 4 * 2 + 2;  // with gaps, the line, and rounding
+  const size_t widest = std::clamp(line_width() - std::min(line_width(), others), narrowest_bar, widest_bar);
   const auto length = [&](double value) {
-    return high > low && value > 0 ? static_cast<size_t>(std::lround(value / (high - low) * widest_bar)) : 0;
+    const double fraction = high > low && value > 0 ? value / (high - low) : 0;
+    return static_cast<size_t>(std::lround(fraction * static_cast<double>(widest)));
   };
   Table printed({"", bars.quantity, "", ""}, "lrll");
   for (const BarView::Bar& bar : bars.bars) {
@@ -76,20 +77,21 @@ std::string first_of(const std::string& word) {  // first UTF-8 character
 
 std::string body(const MapView& map) {
   const int64_t maps = map.values.size(0);
-  const size_t rows = map.rows.size(), columns = map.columns.size();
+  const size_t rows = map.rows.size(), columns = map.columns.size(), frame = 6;
   if (maps > 1)
-    return text("  ", maps, " maps of ", rows, " x ", columns,
-                "; --html=FILE.html plots all of them, --layer=0 --head=0 ", "prints one\n");
-  if (columns > widest_map)
-    return text("  a map of ", rows, " x ", columns, " is too wide for the terminal; --html=FILE.html plots it\n");
+    return indented(text(maps, " maps of ", rows, " x ", columns,
+                         "; --html=FILE.html plots all of them, --layer=0 --head=0 prints one"));
+  size_t widest = 0;
+  for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
+  if (columns > widest_map || widest + columns + frame > terminal_columns(STDOUT_FILENO, SIZE_MAX))
+    return indented(
+        text("a map of ", rows, " x ", columns, " is too wide for the terminal; --html=FILE.html plots it"));
   const std::vector<double> values = map.values.to_vector();
   double low = 0, high = 0;
   for (const double x : values)
     if (std::isfinite(x)) low = std::min(low, x), high = std::max(high, x);
   const double largest = std::max(-low, high);
   const size_t keys = columns - static_cast<size_t>(map.slots);  // slots follow a line
-  size_t widest = 0;
-  for (const std::string& row : map.rows) widest = std::max(widest, width_of(row));
   std::string all = std::string(widest + 4, ' ');
   for (size_t c = 0; c < columns; ++c) all += (c == keys && c > 0 ? "|" : "") + first_of(map.columns[c]);
   all += "\n";
@@ -104,12 +106,12 @@ std::string body(const MapView& map) {
     all += "|\n";
   }
   if (std::any_of(map.columns.begin(), map.columns.end(), [](const std::string& c) { return width_of(c) > 1; }))
-    all += wrapped("columns: " + join(map.columns, " "));
+    all += indented("columns: " + join(map.columns, " "));
   const bool some_missing = std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
   const std::string bound = significant(largest, 4);
   const std::string scale = low == 0 ? "0 to " + bound : high == 0 ? "0 to -" + bound : "-" + bound + " to " + bound;
-  all += wrapped(text("scale: ", map.quantity, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
-                      some_missing ? "; ·: " + map.none : ""));
+  all += indented(text("scale: ", map.quantity, " ", scale, " (square root)", low < 0 ? "; . - = # are negative" : "",
+                       some_missing ? "; ·: " + map.none : ""));
   return models::for_terminal_lines(all);
 }
 
@@ -130,7 +132,7 @@ std::string body(const LineView& lines) {
 
 std::string view_text(const models::View& view) {
   std::string all = view.group + ": " + view.title + "\n";
-  if (!view.caption.empty()) all += wrapped(view.caption);
+  if (!view.caption.empty()) all += indented(view.caption);
   return models::for_terminal_lines(all) + std::visit([](const auto& data) { return body(data); }, view.data);
 }
 

@@ -7,6 +7,8 @@
 
 namespace orrery::program {
 
+// Returns the view's title, caption and content in lines of the terminal's width, at most 100
+// columns except for tables.
 std::string view_text(const models::View& view);
 
 }  // namespace orrery::program

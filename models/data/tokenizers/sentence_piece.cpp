@@ -79,6 +79,7 @@ class SentencePiece final : public Tokenizer {
       else
         notes_.push_back("tokenizer: " + special + " is named but has no number, so it is not a token");
     }
+    added_.build_index();
     find_marks(info.entries);
     cuts_ = std::make_unique<SentencePieceCuts>(std::move(info));
   }
@@ -163,9 +164,8 @@ class SentencePiece final : public Tokenizer {
   int64_t pieces() const { return processor_->GetPieceSize(); }
   // Returns the text of an added token, or null for a number in a gap.
   const std::string* added_text(int32_t number) const {
-    for (const AddedToken& each : added_.all())
-      if (each.number == number) return &each.text;
-    return nullptr;
+    const auto found = std::ranges::find(added_.all(), number, &AddedToken::number);
+    return found == added_.all().end() ? nullptr : &found->text;
   }
   bool spaces_end_pieces() const { return cuts_->end_pieces(); }
   // The tokens of a text and, unless `ends` is null, the offset after each from `text` on.

@@ -37,8 +37,8 @@ class HuggingFaceConfig {
     set(settings_of(settings), target, source, side(source, otherwise));
   }
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
-  double positive(const std::string& key, double otherwise) const;
-  bool flag(const std::string& key, bool otherwise) const;
+  double positive(const std::string& key, double otherwise) const;  // throws for 0 and below
+  bool flag(const std::string& key, bool otherwise) const;          // throws unless true or false
   // Throws unless the key is absent or has one of these values; others are not supported.
   void must_be(const std::string& key, std::initializer_list<Json> harmless) const;
   // Returns the activation under the key, by orrery's name.
@@ -83,7 +83,7 @@ void check_plain_decoder(std::string_view format, const TrainSettings& run);
 void check_plain_attention(std::string_view format, const TrainSettings& run);
 // Returns the normalization that all layers share, if it is `name`; else throws.
 Spec common_normalization(std::string_view format, const TrainSettings& run, std::string_view name);
-double epsilon_of(const Spec& normalization);
+double epsilon_of(const Spec& normalization);  // 0: the normalization has none
 // Returns the activation of the feed-forward `name`; throws for other feed-forwards.
 Spec activation_of_feed_forward(std::string_view format, const TrainSettings& run, std::string_view name);
 

@@ -174,8 +174,11 @@ ValueRange range_of(const StoredTensor& tensor) {
     if (!std::isfinite(number)) return void(++range.not_finite);
     ++range.finite;
     range.low = std::min(range.low, number), range.high = std::max(range.high, number);
-    range.mean += (number - range.mean) / static_cast<double>(range.finite);
+    const auto count = static_cast<double>(range.finite);
+    const double step = (number - range.mean) / count;
+    range.mean += std::isfinite(step) ? step : number / count - range.mean / count;  // the difference may overflow
   });
+  if (range.finite == 0) range.low = range.high = range.mean = std::numeric_limits<double>::quiet_NaN();
   return range;
 }
 

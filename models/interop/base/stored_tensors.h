@@ -42,7 +42,7 @@ int64_t count_of(const StoredTensor& tensor);  // number of elements
 
 struct ValueRange {
   int64_t finite = 0, not_finite = 0;  // counts
-  double low = 0, high = 0, mean = 0;  // range and mean of the finite values
+  double low = 0, high = 0, mean = 0;  // range and mean of the finite values; NaN: there are none
 };
 // Returns counts of 0 for dtypes without a C++ type: complex, and floats of 8 bits or fewer.
 ValueRange range_of(const StoredTensor& tensor);

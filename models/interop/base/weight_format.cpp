@@ -48,6 +48,18 @@ const WeightFormat& format_of(const std::string& path) {
   fail("import: ", path, " is not in a supported format", kind, "; supported formats: ", listed(all));
 }
 
+// Returns a note about a LoRA adapter of peft, which is next to the weights that it changes.
+// Throws if the folder has no such weights.
+std::vector<std::string> notes_of_adapter(const std::string& path) {
+  const std::string adapter = path + "/adapter_config.json", index = "model.safetensors.index.json",
+                    advice = "; to import the model with it, merge it into the weights first (merge_and_unload() of "
+                             "peft), and import the folder that the merged model is saved to";
+  if (!folder_exists(path) || !file_exists(adapter)) return {};
+  check(file_exists(path + "/model.safetensors") || !find_data_file(path, {index}).empty(), "import: ", path,
+        " has an adapter (adapter_config.json), but no model", advice);
+  return {adapter + ": the adapter is not read" + advice};
+}
+
 int64_t count_values(const std::vector<StoredTensor>& tensors) {
   int64_t all = 0;
   for (const StoredTensor& each : tensors) all += dtype_of_name(each.dtype) ? count_of(each) : 0;
@@ -311,6 +323,7 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   RunFolder folder(out, {"import"});
   check(!holds_checkpoints(out), "import: ", out, " holds checkpoints of a run; choose another --out");
   check_free(out, {"import"});
+  std::vector<std::string> notes = notes_of_adapter(path);
   const WeightFormat& format = format_of(path);
   const ImportedModel from = format.read(path);
   const bool images = !from.classes.empty();
@@ -329,8 +342,9 @@ ImportReport import_model(const std::string& path, const std::string& out, const
   ImportReport report{.format = format.name,
                       .tokenizer = images ? "" : found.tokenizer->name(),
                       .classes = static_cast<int64_t>(from.classes.size()),
-                      .notes = from.notes};
-  report.notes.insert(report.notes.end(), found.notes.begin(), found.notes.end());
+                      .notes = std::move(notes)};
+  for (const std::vector<std::string>& more : {from.notes, found.notes})
+    report.notes.insert(report.notes.end(), more.begin(), more.end());
   const auto model = make_model(run);
   copy_into(*model, target_tensors(from, *model, report));
   report.parameters = nn::count_parameters(*model);

@@ -37,6 +37,20 @@ std::vector<const ModelMetric*> select_metrics(const std::string& names) {
   return chosen;
 }
 
+std::vector<std::string> absent_metrics(const std::string& names,
+                                        const std::function<void(MetricRow&, const ModelMetric*)>& collect) {
+  std::vector<std::string> messages;
+  if (names == "default" || names == "all") return messages;
+  for (const ModelMetric* const metric : select_metrics(names)) {
+    MetricRow row;
+    collect(row, metric);
+    if (row.empty())
+      messages.push_back(text("--metrics: this model does not have '", metric->name, "' (", metric->description, ")",
+                              metric->owners.empty() ? "" : "; it is a metric of ", metric->owners));
+  }
+  return messages;
+}
+
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, nn::Module& model,
                      const std::function<void()>& forward, const nn::ForwardPass* pass) {
   std::vector<std::string> patterns;

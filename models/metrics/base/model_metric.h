@@ -24,6 +24,7 @@ using MetricRow = std::map<std::string, double>;
 
 struct ModelMetric {
   std::string name, description;
+  std::string owners = {};   // the components that have it and a way to get one; empty: nearly every model
   bool is_default = false;   // negligible cost: logged by default
   std::string watches = {};  // hook value (engine/autograd/hooks.h), such as "residual"
   void (*of_value)(MetricRow& row, nn::Module& module, const Tensor& value) = nullptr;
@@ -38,6 +39,11 @@ bool add_model_metric(ModelMetric metric);  // also under its former names (mode
 // Parses "default", "all", "none" or a list with commas; errors name the nearest known name.
 std::vector<const ModelMetric*> select_metrics(const std::string& names);
 
+// Returns a message for each metric that a list names and that adds nothing to its own row: the
+// model does not have it. For default, all and none there are no messages.
+std::vector<std::string> absent_metrics(const std::string& names,
+                                        const std::function<void(MetricRow&, const ModelMetric*)>& collect);
+
 // Runs `forward`, a pass through the model, and adds the metrics of its hook values to `row`.
 // `pass` is the one that `forward` uses, needed if some tokens are padding.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, nn::Module& model,
@@ -49,7 +55,7 @@ void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics
 // Adds the metrics of the parameters and their gradients.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const nn::FlatParameters& parameters);
 
-// Log "name/path", and for values of heads "name/path.0", "name/path.1", ...
+// Add "name/path" to the row, and for values of heads "name/path.0", "name/path.1", ...
 void log_metric(MetricRow& row, const std::string& name, const std::string& path, double value);
 void log_metrics(MetricRow& row, const std::string& name, const std::string& path, const std::vector<double>& values);
 // Returns the mean of each head's rows (B, H, T) without NaN rows, which are fully masked.

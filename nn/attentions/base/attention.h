@@ -138,7 +138,7 @@ const std::vector<Info>& attention_settings();
 
 using AttentionEntry = Entry<Sublayer, const AttentionLayerOptions&>;
 Registry<AttentionEntry>& attentions();
-// Makes an attention from a spec such as "softmax(dropout=0.1)".
+// Makes an attention (B, T, width) -> (B, T, width) from a spec such as "softmax(dropout=0.1)".
 std::unique_ptr<Sublayer> make_attention(const Spec& spec, const AttentionLayerOptions& options);
 Spec resolved_attention(const Spec& spec);  // with all settings by name, including those of span and slots
 

@@ -11,12 +11,12 @@
 
 namespace orrery::nn {
 
-// Without a function: softmax. `statistics` adds sum, entropy, zero_fraction and maximum per row.
+// q (B, Tq, H, D), k (B, Tk, Hk, D), v (B, Tk, Hk, Dv) -> (B, Tq, H, Dv). Without a function:
+// softmax. `statistics` adds sum, entropy, zero_fraction and maximum per row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 
-// ---- attention from simple operations, which store (B, H, Tq, Tk) arrays: for references, for
-// hooks on weights, and for row-wise weightings, which have no fused path
+// ---- attention from simple operations, with (B, H, Tq, Tk) arrays: for references, hooks, row rules
 
 // Returns the scores (B, H, Tq, Tk + N), 0 where masked. Hooks get them by the name in the options.
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
@@ -26,11 +26,11 @@ Tensor attention_mask(const AttentionInputs& inputs, const AttentionOptions& opt
 // Returns attention_scores with minus infinity where masked.
 Tensor masked_scores(const AttentionInputs& inputs, const AttentionOptions& options);
 Tensor attention_weights(const AttentionInputs& inputs, const AttentionOptions& options,
-                         const std::optional<Activation>& function);
+                         const std::optional<Activation>& function);  // (B, H, Tq, Tk + N)
 // Returns sum_j d_ij w_ij v_j for any weights (B, H, Tq, Tk + N), with dropout: (B, Tq, H, Dv).
 Tensor apply_weights(const Tensor& weights, const AttentionInputs& inputs, const AttentionOptions& options);
 AttentionOutput attention_reference(const AttentionInputs& inputs, const AttentionOptions& options,
-                                    const std::optional<Activation>& function, bool statistics = false);
+                                    const std::optional<Activation>& function, bool statistics = false);  // attention
 
 // Returns sum, entropy, fraction of zeros and maximum of each row; `visible`: from attention_mask.
 AttentionOutput row_statistics(const Tensor& weights, const Tensor& visible);

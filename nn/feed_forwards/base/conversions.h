@@ -1,11 +1,12 @@
-// Feed-forwards that attend to slots, and exact conversions between them.
+// Feed-forwards that attend to slots, and exact conversions between them. They share one formula:
 //
 //   y = F(scale x K^T + b_K) V + b_V           K (N, C), V (N, C), one row for each slot
 //
-// is a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and attention of
-// queries x to N keys K with values V, without a mask. Softmax over the slots instead of F gives a
-// softmax memory, and persistent slots with an empty context. Each head has its own slots and
-// channels of x. copy_slots states the conditions of a conversion and throws if they do not hold.
+// This formula is a dense feed-forward with K = W_in and V = W_out^T, a key-value memory, and
+// attention of queries x to N keys K with values V, without a mask. With softmax over the slots as
+// F it is a softmax memory, and attention to persistent slots with an empty context. Each head has
+// its own slots and channels of x. copy_slots states the conditions of a conversion and throws if
+// they do not hold.
 #pragma once
 
 #include <optional>
@@ -30,10 +31,10 @@ class SlotFeedForward : public Sublayer {
   // parameters. Throws if a setting puts another operation between x and y.
   virtual SlotWeights slot_weights() const = 0;
   virtual void store(const SlotWeights& weights) = 0;  // as slot_weights returns them
-  // At initialization, for p = scale x K^T ~ N(0, v) and N independent values of mean 0:
-  //   F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       v / 2 and N v / 2 for relu
+  // At initialization, for p = scale x K^T ~ N(0, v), a = F(p) or softmax(p), and N independent values of mean 0:
+  //   F         E a^2 = E F(p)^2,     Var y = N E F(p)^2 Var V       relu: E F(p)^2 = v / 2
   //   softmax   E a^2 = exp(v) / N^2, Var y = exp(v) / N Var V       arXiv:2302.06461: why softmax needs few slots
-  // Empty for layers without slot_weights.
+  // Empty if slot_weights throws.
   std::vector<Prediction> predicted(const InputStats& stats) const;
 };
 

@@ -21,7 +21,7 @@ struct FeedForwardOptions {
 
 using FeedForwardEntry = Entry<Sublayer, const FeedForwardOptions&>;
 Registry<FeedForwardEntry>& feed_forwards();
-std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options);  // "dense(gelu_tanh)"
+std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options);  // (..., C) -> same
 
 // F(x W_in^T + b_in) W_out^T + b_out + residual as one operation: x (..., C), input (S, C), output (C, S); S is d_ff.
 Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,

@@ -21,29 +21,29 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis; bias may be undefined.
+// (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias; weight (C), bias (C) or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
-// y = x / sqrt(mean of x^2 + epsilon) * weight over the last axis.
+// (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-// y = F(alpha x + shift) * weight + bias, elementwise: alpha and shift (1), weight and bias over
-// the last axis. All except alpha may be undefined.
+// (..., C) -> (..., C): F(alpha x + shift) * weight + bias; alpha and shift (1), weight and bias (C).
+// All except alpha may be undefined.
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift = {},
                     const Tensor& weight = {}, const Tensor& bias = {});
 
 // x (B, ..., C) has one row per token. With lengths (B) i32, x is (B, T, C) and tokens from a
-// sequence's length on are padding. Statistics exclude padding; its y and dx are 0.
+// sequence's length on are padding. Statistics exclude padding, whose y and dx are 0.
 struct ChannelStatistics {
-  Tensor mean, variance;  // (C), in the arithmetic type; the variance is divided by the number of tokens
+  Tensor mean, variance;  // (C), in the arithmetic type; the variance divides by the number of tokens N, not N - 1
   Tensor tokens;          // number of tokens, (1); device and dtype as above
 };
 ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths = {});  // without gradient
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias by channel. `from_x`: the statistics
-// are those of x, and the gradient of x flows through them. Otherwise they are constants.
+// (B, ..., C) -> (B, ..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias by channel.
+// `from_x`: the gradient of x flows through the statistics, which are those of x; else constants.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
                   bool from_x, const Tensor& lengths = {}, double epsilon = 1e-5);
 
-// Normalizes with the mean and variance of each group of adjacent channels, in each token or, if
-// `over_sequence`, in all tokens of a sequence together.
+// (B, ..., C) -> (B, ..., C), with the mean and variance of each group of adjacent channels, in each
+// token or, if `over_sequence`, in all tokens of a sequence together.
 Tensor group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, bool over_sequence = false,
                   const Tensor& lengths = {}, double epsilon = 1e-5);
 

@@ -62,12 +62,13 @@ class FlatParameters {
 };
 
 // The setting `lr_scales` of every optimizer: groups(slopes=0.1, spans=10) multiplies the
-// learning rate of parameters by the factor of their lr_group; 0 freezes them.
+// learning rate of parameters by the factor of their lr_group; 0 freezes them. The setting of `train`
+// with this name takes patterns of parameter paths instead.
 struct GroupLearningRates {
   Spec spec{"none", {}};
   template <class V>
   void visit(V& v) {
-    v("lr_scales|learning_rates|rates", spec, "factors of the learning rate: none, or groups(GROUP=FACTOR, ...)",
+    v("lr_scales|learning_rates|rates", spec, "learning rate factors by group: none, or groups(GROUP=FACTOR, ...)",
       one_of({"none|equal", "groups|by_group"}));
   }
 };

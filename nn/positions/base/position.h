@@ -37,7 +37,7 @@ class Position : public Module {
 
 using PositionEntry = Entry<Position, const PositionOptions&>;
 Registry<PositionEntry>& positions();
-std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions& options);
+std::unique_ptr<Position> make_position(const Spec& spec, const PositionOptions& options);  // "rotary(base=10000)"
 
 // Returns token positions in documents, (B, T) i32, for x (B, T, ...). Undefined without documents:
 // positions are pass.offset(), pass.offset() + 1, ... Throws for documents with a cache.

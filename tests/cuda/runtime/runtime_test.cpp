@@ -258,7 +258,7 @@ TEST_CASE("the error for a program without code for this GPU has its architectur
   expect_gpu_error(hopper).names("H100").value("9.0").value(none).offers(build + "90a" + rest);
   void* const data = cuda::allocate(16);
   const auto launch = [&] { cuda::launch({"write", 1, 4}, write_kernel<float>, static_cast<float*>(data), 7.0f); };
-  expect_gpu_error(launch).names("write").value("cudaErrorNoKernelImageForDevice");
+  expect_gpu_error(launch).names("write").value("cudaErrorNoKernelImageForDevice").offers("build the program");
   cuda_on_cpu::options = {};
   cuda::free(data);
 }

@@ -344,7 +344,7 @@ TEST_CASE("invalid settings of normalizations have error messages") {
     return expect_error([&] { make_normalization(parse_spec(spec), {.width = 12}); });
   };
   error("group(5)").names("group").names("group(5)").value("groups (5)").offers("width (12)");
-  error("none(3)").names("none").value("none(3)");
+  error("none(3)").names("normalization").value("none(3)").offers("normalization=none");
   error("dyt(alpha=high)").names("dyt").names("alpha").value("'high'").offers("number");
   error("group(0)").names("group").names("groups").value(0).offers(1);
   error("group(4, over=batch)").names("over").value("'batch'").offers("token");

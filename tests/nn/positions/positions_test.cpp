@@ -337,7 +337,8 @@ TEST_CASE("invalid settings of positions have error messages at construction") {
   refusal("relative(-3, bias)").names("relative(-3, bias)").names("S").offers(1).value(-3);
   refusal("relative(many)").names("relative(many)").names("S").value("'many'").offers("whole number");
   refusal("relative(4, values)").value("values").offers("bias");
-  for (const std::string name : {"learned", "none"}) refusal(name + "(3)").names(name).value(name + "(3)");
+  for (const std::string name : {"learned", "none"})
+    refusal(name + "(3)").names("position").value(name + "(3)").offers("position=" + name);
   refusal("rotari").names("position").value("'rotari'").offers("'rotary'");
 
   ForwardPass pass;

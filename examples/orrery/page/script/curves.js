@@ -8,9 +8,9 @@ const few = 40;  // curves of this many points or fewer are drawn as dots, not s
 class Chart {
   constructor(data, title, wide) {
     this.axis = data.axis || 'step';
-    this.data = data, this.title = title, this.places = data.places || null;  // labels of 0, 1, ... on the axis
+    this.data = data, this.title = title, this.labels = data.x_labels || null;  // labels of 0, 1, ... on the axis
     // Labels are rotated by 60 degrees, about 6 pixels per letter.
-    const longest = this.places ? 6.2 * Math.max(...this.places.map((name) => name.length)) : 0;
+    const longest = this.labels ? 6.2 * Math.max(...this.labels.map((name) => name.length)) : 0;
     this.under = 26 + Math.round(.87 * longest), this.beyond = 10 + Math.round(.5 * longest);
     this.height = (wide ? 330 : 236) + this.under - 26;
     // Several runs: a color per run, a dash per metric; many module paths keep their own colors.
@@ -140,7 +140,7 @@ class Chart {
       const since = this.data.runs[s.run].since, end = finite[finite.length - 1];  // values up to it: of other data
       const least =
           finite.filter(([, step]) => !since || step > since).reduce((a, b) => (a && a[0] <= b[0] ? a : b), null);
-      const lowest = least ? [numberText(least[0]), this.placeText(least[1])] : ['', ''];
+      const lowest = least ? [numberText(least[0]), this.labelText(least[1])] : ['', ''];
       const cells = finite.length ? [numberText(finite[0][0]), ...lowest, numberText(end[0])] : ['', '', '', ''];
       return [s.label, numberText(s.rows), ...cells];
     });
@@ -148,7 +148,7 @@ class Chart {
         dataTable(head.map((name, i) => ({name, align: i ? 'right' : 'left'})), rows, [], 'The lines as a table'));
   }
 
-  placeText(step) { return this.places ? this.places[step] : numberText(step); }
+  labelText(step) { return this.labels ? this.labels[step] : numberText(step); }
 
   // Drawing.
   inRange(s) {  // indices of the points in the window, plus one on each side
@@ -236,8 +236,8 @@ class Chart {
           drawn('line', {class: 'grid', x1: at.left, x2: at.right, y1: y, y2: y}),
           drawn('text', {x: at.left - 8, y: y + 4, 'text-anchor': 'end'}, at.texts[i]));
     }
-    if (this.places)
-      this.namePlaces(at);
+    if (this.labels)
+      this.nameLabels(at);
     else
       this.nameSteps(at);
     if (this.above)
@@ -260,12 +260,12 @@ class Chart {
     this.back.append(drawn(
         'text', {x: long ? 0 : at.left - 8, y: this.height - 6, 'text-anchor': long ? 'start' : 'end'}, this.axis));
   }
-  namePlaces(at) {
+  nameLabels(at) {
     const first = Math.ceil(at.x0), last = Math.floor(at.x1),
           every = Math.max(1, Math.ceil(16 * (at.x1 - at.x0) / (at.right - at.left)));
     for (let place = first; place <= last; place += every) {
       const x = at.x(place) - 3, y = at.bottom + 14;
-      this.back.append(drawn('text', {x, y, transform: `rotate(60 ${x} ${y})`}, this.places[place]));
+      this.back.append(drawn('text', {x, y, transform: `rotate(60 ${x} ${y})`}, this.labels[place]));
     }
   }
   drawLines(at, clip) {
@@ -364,7 +364,7 @@ class Chart {
                         ''))));
     showTip(
         element(
-            'div', {}, element('b', {}, `${this.axis} ${this.placeText(step)}`), table,
+            'div', {}, element('b', {}, `${this.axis} ${this.labelText(step)}`), table,
             found.length > shown.length ? element('div', {class: 'quiet'}, `and ${found.length - shown.length} more`) :
                                           ''),
         px, py);
@@ -484,7 +484,7 @@ class Chart {
     }
     this.hover = {step, pointer: null};
     this.drawHover();
-    say(`${s.label}, ${this.axis} ${this.placeText(step)}: ${numberText(s.values[index])}`);
+    say(`${s.label}, ${this.axis} ${this.labelText(step)}: ${numberText(s.values[index])}`);
   }
 }
 

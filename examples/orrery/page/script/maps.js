@@ -61,9 +61,9 @@ function mapControls(choices, change) {
 const rootsTitle = 'colors by the square root of values, so that small values are visible';
 
 // A legend of the colors and marks.
-function scaleBar({signed, figure, none, slots, spans}) {
+function scaleBar({signed, quantity, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
-  const low = element('span'), high = element('span'), what = element('span', {}, figure);
+  const low = element('span'), high = element('span'), what = element('span', {}, quantity);
   const swatch = element('canvas', {width: 1, height: 1, class: 'swatch', 'aria-hidden': 'true'});
   const line = (kind) => drawn(
       'svg', {class: 'swatch', viewBox: '0 0 14 10', 'aria-hidden': 'true'},
@@ -81,7 +81,7 @@ function scaleBar({signed, figure, none, slots, spans}) {
       new Uint32Array(grey.data.buffer)[0] = colours[256];
       swatch.getContext('2d').putImageData(grey, 0, 0);
       low.textContent = numberText(scale.low), high.textContent = numberText(scale.high);
-      what.textContent = figure + (scale.roots ? ', square-root scale' : '');
+      what.textContent = quantity + (scale.roots ? ', square-root scale' : '');
     }
   };
 }
@@ -111,8 +111,8 @@ function placeNames(words) {
 // A map with labels; pointer or keys read values.
 class MapView {
   constructor(data, title) {
-    const {rows, columns, figure, slots, axes} = data;
-    Object.assign(this, {rows, columns, figure, title, keys: columns.length - (slots || 0), at: null, seen: false});
+    const {rows, columns, quantity, slots, axes} = data;
+    Object.assign(this, {rows, columns, quantity, title, keys: columns.length - (slots || 0), at: null, seen: false});
     this.none = data.none || 'no value', this.marked = data.marked || [];
     this.rowNames = placeNames(rows), this.columnNames = placeNames(columns);
     const [down, across] = axes || ['', ''];
@@ -226,7 +226,7 @@ class MapView {
     const box = this.cell.getBoundingClientRect();
     showTip(
         element(
-            'div', {}, element('b', {}, value === null ? number : `${this.figure} ${number}`),
+            'div', {}, element('b', {}, value === null ? number : `${this.quantity} ${number}`),
             element('div', {}, place), element('div', {class: 'quiet'}, rankText)),
         ...(pointer || [box.right, box.bottom]));
     if (!pointer) say(`${place}: ${number}${rankText ? ', ' + rankText : ''}`);

@@ -1,8 +1,8 @@
 // Key results, tables, texts, intervals and formulas.
 
-function renderFigures(section, head, body) {
+function renderValues(section, head, body) {
   body.append(element(
-      'dl', {class: 'figures'},
+      'dl', {class: 'values'},
       ...section.data.items.map(
           (item) => element(
               'div', {}, element('dt', {}, item.name), element('dd', {class: 'value'}, item.value),
@@ -176,23 +176,23 @@ function renderBars(section, head, body) {
 
 function renderFormula(section, head, body) {
   for (const entry of section.data.entries) {
-    const facts = element('dl');
-    const fact = (name, value) => {
-      if (value) facts.append(element('dt', {}, name), element('dd', {}, value));
+    const properties = element('dl');
+    const add = (name, value) => {
+      if (value) properties.append(element('dt', {}, name), element('dd', {}, value));
     };
-    fact('used by', element('code', {}, entry.used.split('\n').join('; ')));
-    fact(
+    add('used by', element('code', {}, entry.used.split('\n').join('; ')));
+    add(
         'defaults',
         entry.settings.length ?
             element('code', {}, entry.settings.map(([key, value]) => `${key}=${value}`).join(', ')) :
             '');
     const short = ([, value]) => value.length <= 16;
-    for (const [key, value] of entry.facts.filter((each) => !short(each))) fact(key, value);
-    fact('properties', entry.facts.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
-    fact('source', entry.source);
+    for (const [key, value] of entry.properties.filter((each) => !short(each))) add(key, value);
+    add('properties', entry.properties.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
+    add('source', entry.source);
     body.append(element(
         'article', {class: 'formula'}, element('h3', {}, entry.name, element('small', {}, entry.family)),
-        entry.formula ? element('pre', {class: 'main'}, entry.formula) : '', facts,
+        entry.formula ? element('pre', {class: 'main'}, entry.formula) : '', properties,
         entry.derivation ?
             element(
                 'details', {open: true}, element('summary', {}, 'formula and derivative, from the source file'),

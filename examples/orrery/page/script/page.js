@@ -1,7 +1,7 @@
 // The page: sections in groups, contents, theme.
 
 const renderers = {
-  figures: renderFigures,
+  values: renderValues,
   curves: renderCurves,
   table: renderTable,
   text: renderText,
@@ -56,8 +56,8 @@ function renderGroup(name, sections) {
   let row = null;  // adjacent small maps share a row
   sections.forEach((section, i) => {
     // The first chart, the loss, is wide, as is a single chart.
-    const made = renderSection(section, charts && (i === 0 && section.data.figure === 'loss' || sections.length === 1));
-    if (sections.length === 1 && section.kind === 'figures')
+    const made = renderSection(section, charts && (i === 0 && section.data.quantity === 'loss' || sections.length === 1));
+    if (sections.length === 1 && section.kind === 'values')
       made.firstChild.className = 'unseen';  // the page has this name
     made.id = `${id}-${idOf(section.title) || i}-${i}`;
     const small = section.kind === 'matrix' && section.data.columns.length <= 16 && section.data.rows.length <= 64;
