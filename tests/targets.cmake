@@ -40,7 +40,7 @@ function(orrery_add_test_program name)
   set_tests_properties(${name} PROPERTIES LABELS ${test_LABEL} TIMEOUT 1800)
 endfunction()
 
-add_library(test_main OBJECT tests/support/main.cpp tests/support/message.cpp)
+add_library(test_main OBJECT tests/support/main.cpp tests/support/message.cpp tests/support/text.cpp)
 target_include_directories(test_main PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(test_main SYSTEM PRIVATE "${ORRERY_DOCTEST_INCLUDE}")
 target_compile_definitions(test_main PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\""
@@ -50,7 +50,7 @@ target_compile_definitions(test_main PRIVATE "ORRERY_SOURCE_DIR=\"${PROJECT_SOUR
 # links both builds, because they define the same names.  With ORRERY_CUDA=ON the same tests run on the GPU.
 if(ORRERY_EMULATE_CUDA AND NOT ORRERY_CUDA)
   file(GLOB support CONFIGURE_DEPENDS tests/support/*.cpp)
-  list(FILTER support EXCLUDE REGEX "/(main|message)\\.cpp$")
+  list(FILTER support EXCLUDE REGEX "/(main|message|text)\\.cpp$")
   set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
   add_library(orrery_emulated SHARED ${core_sources} ${model_members} $<TARGET_OBJECTS:models_objects> "${source_hash}" ${cuda_sources} ${support})
   add_dependencies(orrery_emulated orrery_source_hash)

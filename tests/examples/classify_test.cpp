@@ -5,12 +5,13 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
 
 using orrery::testing::expect_error;
+using orrery::testing::finds;
+using orrery::testing::matches_in;
 using orrery::testing::Message;
 
 namespace {
@@ -29,13 +30,13 @@ TEST_CASE("classify: a trained model names shapes correctly, with probabilities 
       run_orrery(train(folder, {"--model=resnet", "--width=8", "--data=" + scraps + "/shapes", "--batch_size=8",
                                 "--steps=60", "--optimizer=sgd(momentum=0.9)", "--learning_rate=0.1", "--flip"}));
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(std::regex_search(trained.err, std::regex("images: 8 .* 4 ")));  // training, validation
-  CHECK(std::regex_search(trained.err, std::regex("images/s +MFU n/a +\\d+ MB")));
-  CHECK(std::regex_search(last_line(trained.out), std::regex("validation loss \\d\\.\\d+, accuracy [01]\\.\\d{4}")));
+  CHECK(finds(trained.err, "images: 8 .* 4 "));  // training, validation
+  CHECK(finds(trained.err, "images/s +MFU n/a +\\d+ MB"));
+  CHECK(finds(last_line(trained.out), "validation loss \\d\\.\\d+, accuracy [01]\\.\\d{4}"));
   const Outcome found = run_orrery({"classify", folder / "run", "--top=2", shapes, scraps + "/large.png"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
-  CHECK(std::regex_search(found.out, std::regex("val/rings/0\\.png  rings 0\\.\\d{4}  stripes 0\\.\\d{4}\n")));
-  CHECK(std::regex_search(found.out, std::regex("val/stripes/0\\.png  stripes 0\\.\\d{4}  rings 0\\.\\d{4}\n")));
+  CHECK(finds(found.out, "val/rings/0\\.png  rings 0\\.\\d{4}  stripes 0\\.\\d{4}\n"));
+  CHECK(finds(found.out, "val/stripes/0\\.png  stripes 0\\.\\d{4}  rings 0\\.\\d{4}\n"));
   CHECK(contains(found.out, "large.png  "));
   const auto json = nlohmann::ordered_json::parse(
       run_orrery({"classify", "--checkpoint=" + (folder / "run"), "--top=2", "--json", shapes}).out);
@@ -76,9 +77,8 @@ TEST_CASE("classify: classes of the model without a name in the data are not pri
   const Outcome found = run_orrery({"classify", "--checkpoint=" + run, "--top=14", scraps + "/shapes/val/rings/0.png"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
   std::map<std::string, double> probabilities;
-  const std::regex class_and_probability("  (\\S+) (\\d\\.\\d{4})");
-  for (std::sregex_iterator each(found.out.begin(), found.out.end(), class_and_probability), end; each != end; ++each)
-    CHECK(probabilities.emplace((*each)[1], std::stod((*each)[2])).second);
+  for (const auto& match : matches_in(found.out, "  (\\S+) (\\d\\.\\d{4})"))  // class and probability
+    CHECK(probabilities.emplace(match[1], std::stod(match[2])).second);
   CHECK(probabilities.size() == 3);
   double sum = 0;
   for (const auto& [name, probability] : probabilities) sum += probability;

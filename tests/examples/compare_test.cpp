@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <regex>
 
 #include "engine/tensor/safetensors.h"
 #include "models/study/comparison.h"
@@ -13,6 +12,7 @@
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
+using orrery::testing::finds;
 using orrery::testing::Message;
 
 namespace {
@@ -29,7 +29,6 @@ std::string compared(const Words& words) {
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   return outcome.out + outcome.err;
 }
-bool finds(const std::string& text, const std::string& pattern) { return std::regex_search(text, std::regex(pattern)); }
 
 }  // namespace
 

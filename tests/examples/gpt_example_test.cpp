@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "tests/examples/training.h"
+#include "tests/examples/program.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
 using Words = std::vector<std::string>;
@@ -47,8 +46,8 @@ std::vector<double> losses_of_train(const Folder& folder, const Words& words) {
   const Outcome outcome = run_orrery(Words{"train", "--out=" + run, "--threads=1"} + words);
   REQUIRE_MESSAGE(is_complete(outcome), outcome.err);
   std::vector<double> losses;
-  for (const std::string& line : metrics(run))
-    if (const auto row = nlohmann::json::parse(line); row.contains("loss")) losses.push_back(row["loss"].get<double>());
+  for (const auto& row : orrery::testing::logged_rows(run))
+    if (row.contains("loss")) losses.push_back(row.at("loss"));
   return losses;
 }
 
@@ -115,7 +114,6 @@ TEST_CASE("05_gpt: refuses unknown settings, sizes that do not fit, and too shor
 TEST_CASE("05_gpt: one file of at most 300 lines, which includes the engine alone") {
   const std::string source = read_file(ORRERY_SOURCE_DIR "/examples/05_gpt.cpp");
   CHECK(std::count(source.begin(), source.end(), '\n') <= 300);
-  static const std::regex include("#include \"([^\"]+)\"");
-  for (std::sregex_iterator at(source.begin(), source.end(), include), end; at != end; ++at)
-    CHECK_MESSAGE((*at)[1].str().starts_with("engine/"), (*at)[1].str());
+  for (const auto& include : orrery::testing::matches_in(source, "#include \"([^\"]+)\""))
+    CHECK_MESSAGE(include[1].starts_with("engine/"), include[1]);
 }

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 
 #include "models/catalogue/catalogue.h"
@@ -11,6 +10,7 @@
 #include "tests/support/message.h"
 
 using namespace orrery;
+using orrery::testing::matches_in;
 using orrery::testing::Message;
 
 namespace {
@@ -20,8 +20,7 @@ std::vector<size_t> totals(const Outcome& outcome) {
   std::string last = last_line(outcome.out);
   std::erase(last, ',');
   std::vector<size_t> all;
-  for (std::smatch each; std::regex_search(last, each, std::regex("\\d+")); last = each.suffix().str())
-    all.push_back(std::stoul(each.str()));
+  for (const auto& match : matches_in(last, "\\d+")) all.push_back(std::stoul(match[0]));
   REQUIRE(all.size() == 4);
   return all;
 }

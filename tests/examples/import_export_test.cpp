@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 using orrery::testing::expect_error;
+using orrery::testing::finds;
+using orrery::testing::matches;
 using orrery::testing::Message;
 
 namespace {
@@ -27,7 +28,7 @@ TEST_CASE("import, export: tensors are counted and listed, and an exported folde
     REQUIRE_MESSAGE(in.code == 0, in.err);
     CHECK(contains(in.out, "blocks.1.attention.query_key_value.weight"));
     Message(in.out).names("format").value(name).names("tensors").value(0);
-    CHECK(std::regex_search(last_line(in.out), std::regex("logits.* \\d\\.\\de-0[6-9]")));
+    CHECK(finds(last_line(in.out), "logits.* \\d\\.\\de-0[6-9]"));
     const Outcome out = run_orrery({"export", folder / "run", "--out=" + (folder / "theirs/")});
     REQUIRE_MESSAGE(out.code == 0, out.err);
     const Outcome again = run_orrery({"import", folder / "theirs", "--out=" + (folder / "again"),
@@ -72,7 +73,7 @@ TEST_CASE("import: an imported model can be shown, generate and begin a run, but
   REQUIRE(run_orrery({"import", golden + "/gpt2", "--out=" + (folder / "run")}).code == 0);
   const Outcome shown = run_orrery({"show", folder / "run"});
   CHECK(shown.code == 0);
-  CHECK(std::regex_search(shown.out, std::regex("token_embedding\\.weight +F32 +\\(61, 16\\) +-\\d")));
+  CHECK(finds(shown.out, "token_embedding\\.weight +F32 +\\(61, 16\\) +-\\d"));
   const Outcome array = run_orrery({"show", folder / "run", "--tensor=norm.weight", "--out=" + (folder / "norm.npy")});
   REQUIRE_MESSAGE(array.code == 0, array.err);
   CHECK(read_file(folder / "norm.npy").substr(1, 5) == "NUMPY");
@@ -91,8 +92,9 @@ TEST_CASE("evaluate: a checkpoint is evaluated on held-out text and on another t
   const Outcome trained = run_orrery(Words{"train", "--data=" + text, "--out=" + run} + tiny);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   const std::string line = last_line(trained.out), loss = line.substr(16, 6);
-  CHECK(std::regex_match(line, std::regex("validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
-                                          "training loss \\d\\.\\d{4}")));
+  CHECK(matches(line,
+                "validation loss \\d\\.\\d{4}, bits per character \\d\\.\\d{4}, "
+                "training loss \\d\\.\\d{4}"));
   const Outcome evaluated = run_orrery({"evaluate", run});
   REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
   CHECK(evaluated.out == run_orrery({"evaluate", "--checkpoint=" + run}).out);
@@ -250,7 +252,7 @@ TEST_CASE("translate: each input sentence gives one output line, and BLEU is pri
       run_orrery({"translate", run, "--input=" + input, "--reference=" + reference, "--beam=2", "--max_tokens=8"});
   REQUIRE_MESSAGE(found.code == 0, found.err);
   CHECK(std::count(found.out.begin(), found.out.end(), '\n') >= 2);
-  CHECK(std::regex_search(found.out + found.err, std::regex("BLEU *[=:]? *\\d")));
+  CHECK(finds(found.out + found.err, "BLEU *[=:]? *\\d"));
   expect_error(run_orrery({"train", "--resume=" + run, "--steps=100000", "--exchanged_sources=yes"}))
       .names("exchanged_sources")
       .value("yes");
@@ -264,7 +266,7 @@ TEST_CASE("translate: each input sentence gives one output line, and BLEU is pri
   REQUIRE_MESSAGE(exchanged.code == 0, exchanged.err);
   CHECK(contains(evaluated.out, "nats, perplexity "));
   CHECK(evaluated.out != exchanged.out);
-  for (const Outcome& each : {evaluated, exchanged}) CHECK(std::regex_search(each.out, std::regex("\nBLEU \\d")));
+  for (const Outcome& each : {evaluated, exchanged}) CHECK(finds(each.out, "\nBLEU \\d"));
   const Outcome of_loss = run_orrery({"evaluate", "--checkpoint=" + run, "--bleu=no"});
   CHECK(contains(evaluated.out, of_loss.out.substr(0, of_loss.out.find("training loss"))));
   CHECK(!contains(of_loss.out, "BLEU"));

@@ -1,8 +1,8 @@
 // orrery inspect on texts, images and pairs: its output, its files, and errors.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <sstream>
 
 #include "tests/examples/program.h"
@@ -11,6 +11,8 @@
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
+using orrery::testing::finds;
+using orrery::testing::match_in;
 using orrery::testing::Message;
 
 namespace {
@@ -43,7 +45,7 @@ TEST_CASE("inspect: one head of a text is shown as a map with its largest weight
   Message(map.out).names("weights").value("add up to 1.");
   CHECK(contains(map.out, "     abeabe\n  a |█·····|\n"));
   CHECK(contains(map.out, "; ·: not visible\n"));
-  CHECK(std::regex_search(map.out, std::regex("query  key  weight\n +0 a +0 a +1\\.0000\n")));
+  CHECK(finds(map.out, "query  key  weight\n +0 a +0 a +1\\.0000\n"));
   const Outcome all = inspect({run, "--text=abeabe", "--analysis=attention"});
   Message(all.out).names("4 maps").value("6 x 6").offers("--html=FILE.html");
   const std::string file = folder.write("example.txt", "abeabe");
@@ -62,11 +64,10 @@ TEST_CASE("inspect: with --documents=yes, the loss of a text equals the validati
                        "--learning_rate=0.05", "--metrics=none", "--out=" + run} +
                  tiny + Words{"--context=64", "--steps=40"});
   REQUIRE_MESSAGE(learned.code == 0, learned.err);
-  std::smatch loss;
-  const std::string summary = last_line(learned.out);
-  REQUIRE_MESSAGE(std::regex_search(summary, loss, std::regex("validation loss (\\d+\\.\\d{4})")), summary);
+  const auto loss = match_in(last_line(learned.out), "validation loss (\\d+\\.\\d{4})");
+  REQUIRE_MESSAGE(loss.size() == 2, learned.out);
   for (const Words& example : {Words{}, Words{"--text=" + held_out}})
-    Message(inspect(Words{run, "--analysis=ablation"} + example).out).names("loss").value(loss.str(1));
+    Message(inspect(Words{run, "--analysis=ablation"} + example).out).names("loss").value(loss[1]);
 }
 
 TEST_CASE("inspect: metrics of heads are written as a table, an HTML page and tensors") {
@@ -74,13 +75,13 @@ TEST_CASE("inspect: metrics of heads are written as a table, an HTML page and te
   const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";
   const Outcome heads = inspect({run, "--text=abeabeab", "--analysis=heads,attention", "--html=" + page,
                                  "--out=" + file, "--seed=3", "--threads=1"});
-  CHECK(std::regex_search(heads.out, std::regex("attention +head  entropy  zeros  row sum  distance  induction")));
+  CHECK(finds(heads.out, "attention +head  entropy  zeros  row sum  distance  induction"));
   CHECK(contains(heads.out, "Entropies relative to uniform weights"));
   CHECK(last_line(heads.out) == page);
   CHECK(contains(read_file(page), "\"kind\":\"matrices\""));
   CHECK(contains(read_file(page), "orrery inspect "));
   const Outcome shown = run_orrery({"show", file});
-  CHECK(std::regex_search(shown.out, std::regex("attention/blocks.attention +F32 +\\(2, 8, 8\\)")));
+  CHECK(finds(shown.out, "attention/blocks.attention +F32 +\\(2, 8, 8\\)"));
   CHECK(contains(shown.out, "heads/entropy"));
   CHECK(contains(shown.out, "heads/zeros  "));  // softmax has 0 everywhere
 }
@@ -92,11 +93,11 @@ TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   CHECK(inspect({run, "--text=abeabe", "--analysis=neurons", "--neuron=3"}).out == promoted.out);
   const Outcome help = run_orrery({"help", "inspect", "neuron"});
   Message(help.out).names("--slot").names("hidden unit").names("also:").names("neuron");
-  CHECK(std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)+\\|\n")));  // negative: left of the line
-  CHECK(std::regex_search(promoted.out, std::regex("   0\\.\\d+ +\\|(█)+\n")));  // positive: right of it
-  CHECK(!std::regex_search(promoted.out, std::regex("  -0\\.\\d+ +(█)*\\|█")));
+  CHECK(finds(promoted.out, "  -0\\.\\d+ +(█)+\\|\n"));  // negative: left of the line
+  CHECK(finds(promoted.out, "   0\\.\\d+ +\\|(█)+\n"));  // positive: right of it
+  CHECK(!finds(promoted.out, "  -0\\.\\d+ +(█)*\\|█"));
   const Outcome lens = inspect({run, "--text=abeabe", "--analysis=logit_lens"});
-  CHECK(std::regex_search(lens.out, std::regex("scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); ")));
+  CHECK(finds(lens.out, "scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); "));
   Message(lens.out).names(". - = #").value("negative");
 }
 

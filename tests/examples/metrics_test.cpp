@@ -4,29 +4,22 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "models/interop/tensorboard.h"
 #include "tests/examples/program.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using Json = nlohmann::json;
 using orrery::testing::expect_error;
+using orrery::testing::logged_rows;
 using orrery::testing::Message;
 
 namespace {
 
 const std::string event_file = "events.out.tfevents.0.orrery";
-
-std::vector<Json> rows_of(const std::string& run) {
-  std::vector<Json> rows;
-  std::istringstream in(read_file(run + "/metrics.jsonl"));
-  for (std::string line; std::getline(in, line);) rows.push_back(Json::parse(line));
-  return rows;
-}
 
 // CRC32C bit by bit, of the polynomial x^32 + x^28 + ... + 1 with the lowest power first.
 uint32_t slow_crc32c(std::string_view bytes) {
@@ -151,7 +144,7 @@ TEST_CASE("metrics: CRC32C of known strings has the published values") {
 TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
   const Folder folder;
   const std::string run = train(folder, "run");
-  const std::vector<Json> rows = rows_of(run);
+  const auto rows = logged_rows(run);
   REQUIRE(rows.size() == 6);  // four steps, two validations
   const Outcome printed = run_orrery({"metrics", run});
   REQUIRE_MESSAGE(printed.code == 0, printed.err);
@@ -165,7 +158,7 @@ TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
       const std::string& field = table[i + 1][c];
       if (rows[i].contains(table[0][c])) {
         ++metrics;
-        CHECK(std::stod(field) == rows[i][table[0][c]].get<double>());
+        CHECK(std::stod(field) == rows[i].at(table[0][c]));
       } else {
         ++missing;
         CHECK(field.empty());
@@ -173,7 +166,7 @@ TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
     }
   }
   size_t logged = 0;
-  for (const Json& row : rows) logged += row.size();
+  for (const auto& row : rows) logged += row.size();
   CHECK(metrics == logged);
   CHECK(missing > 0);
 
@@ -225,18 +218,18 @@ TEST_CASE("metrics: TensorBoard records hold each metric of each row; a second e
   Message(last_line(written.out)).names(out + "/" + event_file).value(6);
   const std::string file = read_file(out + "/" + event_file);
   const std::vector<Event> events = decode(file);
-  const std::vector<Json> rows = rows_of(run);
+  const auto rows = logged_rows(run);
   REQUIRE(events.size() == rows.size() + 1);
   CHECK(events[0].version == "brain.Event:2");
   CHECK(events[0].values.empty());
   double seconds = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Event& event = events[i + 1];
-    if (rows[i].contains("step_ms")) seconds += rows[i]["step_ms"].get<double>() / 1000;
+    if (rows[i].contains("step_ms")) seconds += rows[i].at("step_ms") / 1000;
     CHECK(event.wall_time == seconds);
-    CHECK(event.step == rows[i]["step"]);
+    CHECK(static_cast<double>(event.step) == rows[i].at("step"));
     CHECK(event.values.size() + 1 == rows[i].size());
-    for (const auto& [tag, value] : event.values) CHECK(value == static_cast<float>(rows[i][tag].get<double>()));
+    for (const auto& [tag, value] : event.values) CHECK(value == static_cast<float>(rows[i].at(tag)));
   }
   // Without --out the file is in the run's folder.
   REQUIRE(run_orrery({"metrics", run, "--format=tensorboard"}).code == 0);

@@ -173,8 +173,8 @@ TEST_CASE("output: import replaces neither a run nor a foreign settings file") {
   const Folder folder;
   const std::string run = trained(folder), model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
                     mine = folder.write("other/settings.toml", "mine\n");
-  const auto before = contents_of(folder.path());
+  const auto before = contents_of_folder(folder.path());
   expect_error(run_orrery({"import", model, "--out=" + run})).names(run).offers("--out");
   expect_error(run_orrery({"import", model, "--out=" + (folder / "other")})).names(mine).offers("--out");
-  CHECK(contents_of(folder.path()) == before);
+  CHECK(contents_of_folder(folder.path()) == before);
 }

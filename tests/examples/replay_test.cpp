@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <regex>
 
 #include "tests/examples/program.h"
 #include "tests/support/message.h"
@@ -10,6 +9,8 @@
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
+using orrery::testing::finds;
+using orrery::testing::match_in;
 using orrery::testing::Message;
 
 namespace {
@@ -31,29 +32,21 @@ TEST_CASE("replay: a run with a non-finite value ends with one error message, an
   const Folder folder;
   const Outcome run = run_orrery(diverging(folder));
   INFO(run.out, run.err);
-  std::smatch found;  // message, step, module
-  REQUIRE(std::regex_search(run.err, found,
-                            std::regex("orrery: train: ([^;]*\\bstep (\\d+)\\b[^;]*\\bforward\\b[^;]*?"
-                                       "\\b(blocks\\.0[.\\w]*)[^;]*\\boutput\\b[^;]*; [^;]*);")));
-  expect_error(run)
-      .names("step")
-      .value(found[2].str())
-      .names(found[3].str())
-      .offers("orrery replay " + (folder / "run"));
+  const auto found = match_in(run.err,
+                              "orrery: train: ([^;]*\\bstep (\\d+)\\b[^;]*\\bforward\\b[^;]*?"
+                              "\\b(blocks\\.0[.\\w]*)[^;]*\\boutput\\b[^;]*; [^;]*);");
+  REQUIRE(found.size() == 4);  // all, message, step, module
+  expect_error(run).names("step").value(found[2]).names(found[3]).offers("orrery replay " + (folder / "run"));
 
   const Outcome again = run_orrery({"replay", folder / "run"});
   INFO(again.out, again.err);
   CHECK(again.code == 0);
-  Message(again.out)
-      .names("step " + found[2].str())
-      .names(folder / "run/replay")
-      .value(found[1].str())
-      .value("number for number");
-  CHECK(contains(line_with(again.out, "model > blocks.0"), found[3].str()));
-  CHECK(std::regex_search(again.out, std::regex("\n +tensor +dtype +shape +smallest +largest +NaN +inf +-inf\n")));
-  CHECK(std::regex_search(again.out, std::regex("\n  input   blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) ")));
-  CHECK(std::regex_search(again.out, std::regex("\n  output  output")));
-  CHECK(std::regex_search(again.out, std::regex("\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding")));
+  Message(again.out).names("step " + found[2]).names(folder / "run/replay").value(found[1]).value("number for number");
+  CHECK(contains(line_with(again.out, "model > blocks.0"), found[3]));
+  CHECK(finds(again.out, "\n +tensor +dtype +shape +smallest +largest +NaN +inf +-inf\n"));
+  CHECK(finds(again.out, "\n  input   blocks\\.0\\.[.\\w]*weight +f32 +\\(\\d+, 16\\) "));
+  CHECK(finds(again.out, "\n  output  output"));
+  CHECK(finds(again.out, "\noperations\\b.*\n.*\n(  .*\n)*  \\w+ +forward +token_embedding"));
   CHECK(run_orrery({"replay", folder / "run/replay"}).out == again.out);  // accepts either folder
   CHECK(run_orrery({"replay", folder / "run", "--threads=1"}).out == again.out);
   const Outcome short_one = run_orrery({"replay", folder / "run", "--calls=0"});

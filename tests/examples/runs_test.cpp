@@ -2,15 +2,17 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <regex>
 
 #include "tests/examples/training.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
+using orrery::testing::match_in;
 using orrery::testing::Message;
+using orrery::testing::rows_without_time;
 
 TEST_CASE("train: the same seed gives the same bits for any number of threads") {
   const Folder folder;
@@ -25,7 +27,7 @@ TEST_CASE("train: the same seed gives the same bits for any number of threads") 
   CHECK(one.size() > 805248 * 4);
   CHECK(one == two);
   CHECK(train("again", "2") == two);
-  CHECK(metrics(folder / "one") == metrics(folder / "two"));
+  CHECK(rows_without_time(folder / "one") == rows_without_time(folder / "two"));
   CHECK(one.substr(0, 300).find("\"__metadata__\":{\"format\":") != std::string::npos);
 }
 
@@ -54,7 +56,7 @@ TEST_CASE("train: a killed and resumed run equals an uninterrupted run") {
   CHECK(resumed.code == 0);
   Message(resumed.err).names("resumed").value("step 20");
   CHECK(weights(folder / "killed/step_000060") == weights(folder / "constant/step_000060"));
-  CHECK(metrics(folder / "killed") == metrics(folder / "constant"));
+  CHECK(rows_without_time(folder / "killed") == rows_without_time(folder / "constant"));
   CHECK(weights(folder / "killed/step_000060") != weights(folder / "whole/step_000060"));
 }
 
@@ -109,11 +111,11 @@ TEST_CASE("train: a second run in a folder is refused while the first one runs, 
       command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
-  std::smatch process;
-  REQUIRE(std::regex_search(outcome.out, process, std::regex("code 1, process (\\d+)\n")));
+  const auto process = match_in(outcome.out, "code 1, process (\\d+)\n");
+  REQUIRE(process.size() == 2);
   expect_error(Outcome{1, "", outcome.err.substr(0, outcome.err.find('\n') + 1)})
       .names(folder / "run")
-      .value(process[1].str())
+      .value(process[1])
       .offers("another --out");
   CHECK(fs::exists(folder / "run/step_000004"));
 }

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "tests/examples/report_data.h"
 
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
+using orrery::testing::finds;
 
 namespace {
 
@@ -20,9 +20,7 @@ Words probing(const Folder& folder, const Words& more = {}) {
                "--signal_propagation=yes"} +
          tiny + more;
 }
-bool has_line(const std::string& text, const std::string& expression) {
-  return std::regex_search(text, std::regex("\n" + expression + "\n"));
-}
+bool has_line(const std::string& text, const std::string& expression) { return finds(text, "\n" + expression + "\n"); }
 const std::string number = " +-?\\d\\.\\d\\de[+-]\\d\\d";
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -23,9 +23,7 @@ inline Outcome run_study(const Folder& folder, const std::string& text, const st
   return run_orrery(
       std::vector<std::string>{"study", file, "--out=" + (folder / "study"), "--runs=" + (folder / "pool")} + more);
 }
-inline nlohmann::json verdict_in(const std::string& folder) {
-  return nlohmann::json::parse(read_file(folder + "/verdict.json"));
-}
+nlohmann::json verdict_in(const std::string& folder);
 inline std::map<std::string, std::filesystem::file_time_type> written_runs(const std::string& pool) {
   std::map<std::string, std::filesystem::file_time_type> all;
   for (const auto& entry : std::filesystem::directory_iterator(pool))

@@ -12,6 +12,10 @@ using Words = std::vector<std::string>;
 using orrery::testing::expect_error;
 using orrery::testing::Message;
 
+nlohmann::json verdict_in(const std::string& folder) {
+  return nlohmann::json::parse(read_file(folder + "/verdict.json"));
+}
+
 TEST_CASE("study: a trained claim writes its files and a report, and no run is trained twice") {
   const Folder folder;
   const std::string text = claim_text(folder, trained + "refuted_if = \"relu != softmax +- 50 %\"", two);

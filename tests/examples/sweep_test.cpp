@@ -11,11 +11,13 @@
 
 #include "tests/examples/study.h"
 #include "tests/examples/training.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
 using orrery::testing::Message;
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
+using orrery::testing::logged_rows;
 using Words = std::vector<std::string>;
 
 namespace {
@@ -39,11 +41,10 @@ std::vector<std::vector<std::string>> csv(const std::string& path) {
   }
   return rows;
 }
-double validation_in(const std::string& metrics) {
-  std::istringstream in(read_file(metrics));
+double validation_in(const std::string& run) {
   double loss = NAN;
-  for (std::string line; std::getline(in, line);)
-    if (const auto row = nlohmann::json::parse(line); row.contains("validation_loss")) loss = row["validation_loss"];
+  for (const auto& row : logged_rows(run))
+    if (row.contains("validation_loss")) loss = row.at("validation_loss");
   return loss;
 }
 
@@ -67,8 +68,7 @@ TEST_CASE("sweep: every combination is in the table, and a repeated sweep trains
   REQUIRE(each.size() == 7);
   REQUIRE(table.size() == 3);
   std::map<std::string, std::vector<double>> losses;
-  for (size_t i = 1; i < each.size(); ++i)
-    losses[each[i][0]].push_back(validation_in(folder / ("pool/" + each[i][2] + "/metrics.jsonl")));
+  for (size_t i = 1; i < each.size(); ++i) losses[each[i][0]].push_back(validation_in(folder / ("pool/" + each[i][2])));
   const std::vector<double>&a = losses.at("attention=softmax"), &b = losses.at("attention=pointwise(relu, alpha=1)");
   const double d[] = {b[0] - a[0], b[1] - a[1], b[2] - a[2]}, mean = (d[0] + d[1] + d[2]) / 3;
   const double deviation =
@@ -221,17 +221,15 @@ TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged")
   Message(runs[2][6]).names("diverged").value("step " + runs[2][4]);
   CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // excluded from the mean
   // Steps with logged metrics, and the fraction of the stated peak (mfu).
-  std::istringstream log(read_file(folder / ("pool/" + runs[1][2] + "/metrics.jsonl")));
-  std::vector<int64_t> steps;
-  for (std::string line; std::getline(log, line);) {
-    const auto row = nlohmann::json::parse(line);
+  std::vector<double> steps;
+  for (const auto& row : logged_rows(folder / ("pool/" + runs[1][2]))) {
     if (!row.contains("loss")) continue;
-    const double multiply_adds = row["multiply_adds"], milliseconds = row["step_ms"];
+    const double multiply_adds = row.at("multiply_adds"), milliseconds = row.at("step_ms");
     const double expected_mfu = 2 * multiply_adds / (milliseconds * 1e-3) / 0.5e12;
-    CHECK(row["mfu"].get<double>() == doctest::Approx(expected_mfu).epsilon(1e-6));
-    if (row.contains("gradient_norm/token_embedding")) steps.push_back(row["step"]);
+    CHECK(row.at("mfu") == doctest::Approx(expected_mfu).epsilon(1e-6));
+    if (row.contains("gradient_norm/token_embedding")) steps.push_back(row.at("step"));
   }
-  CHECK(steps == std::vector<int64_t>{1, 20, 40, 60});
+  CHECK(steps == std::vector<double>{1, 20, 40, 60});
 }
 
 TEST_CASE("sweep: the chosen metric is compared, and a metric that the runs lack is refused") {

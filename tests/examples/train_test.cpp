@@ -3,16 +3,20 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <regex>
+#include <map>
 #include <sstream>
 
 #include "engine/types/format.h"
+#include "models/training/checkpoint.h"
 #include "tests/examples/training.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
 using orrery::testing::expect_error;
+using orrery::testing::finds;
+using orrery::testing::logged_rows;
+using orrery::testing::matches;
 using orrery::testing::Message;
 using Words = std::vector<std::string>;
 
@@ -25,11 +29,11 @@ TEST_CASE("train: settings, steps, files and the validation loss are printed in 
   CHECK(contains(outcome.err, "settings: model=gpt-char-small layers=1 heads=2 width=16 context=8"));
   CHECK(contains(outcome.err, " data=" + (folder / "text.txt")));
   for (const char* usual : {"task=", "learning_rate=", "seed="}) CHECK(!contains(outcome.err, usual));
-  CHECK(std::regex_search(outcome.err, std::regex("model: [\\d,]+ parameters")));
+  CHECK(finds(outcome.err, "model: [\\d,]+ parameters"));
   Message(outcome.err).names("parameters").value("900 training tokens").value(100).names("validation");
-  CHECK(std::regex_search(
-      outcome.err, std::regex("step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
-                              "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n")));
+  CHECK(finds(outcome.err,
+              "step 1/4  loss \\d+\\.\\d{4}  gradient +\\d+\\.\\d{3}  lr \\d\\.\\de-\\d\\d  +[\\d.]+ ms"
+              "  +[\\d,]+ tokens/s  MFU n/a  +\\d+ MB  \\d+:\\d\\d left\n"));
   for (const char* code : {"\r", "\x1b"}) CHECK(!contains(outcome.out + outcome.err, code));
   Message(outcome.err).names("checkpoint").value((folder / "run/step_000004") + "\n");
   for (const char* file : {"settings.toml", "metrics.jsonl", "step_000004/weights.safetensors",
@@ -38,9 +42,8 @@ TEST_CASE("train: settings, steps, files and the validation loss are printed in 
     CHECK(contains(outcome.out, "  " + (folder / "run/") + file + "\n"));
     CHECK(fs::exists(folder / "run/" + file));
   }
-  CHECK(std::regex_match(
-      last_line(outcome.out),
-      std::regex("validation loss \\d+\\.\\d{4}, bits per character \\d+\\.\\d{4}, training loss \\d+\\.\\d{4}")));
+  CHECK(matches(last_line(outcome.out),
+                "validation loss \\d+\\.\\d{4}, bits per character \\d+\\.\\d{4}, training loss \\d+\\.\\d{4}"));
   CHECK(outcome.out.back() == '\n');
   CHECK(outcome.out.starts_with("files:\n"));
   CHECK(last_line(outcome.err) ==
@@ -146,11 +149,11 @@ TEST_CASE("train: the loss of a plug-in has a weight setting, like the losses of
   INFO(weighted.out, weighted.err);
   REQUIRE(weighted.code == 0);
   REQUIRE(run_orrery(train_tiny(folder, "plain", priced)).code == 0);
-  const auto first_row = [&](const std::string& run) { return nlohmann::json::parse(metrics(folder / run)[0]); };
-  CHECK(first_row("weighted")["output_power"] > 0);
+  const auto first_row = [&](const std::string& run) { return logged_rows(folder / run).at(0); };
+  CHECK(first_row("weighted").at("output_power") > 0);
   CHECK(!first_row("plain").contains("output_power"));
-  CHECK(first_row("weighted")["loss"] == first_row("plain")["loss"]);
-  CHECK(first_row("weighted")["gradient_norm"] != first_row("plain")["gradient_norm"]);
+  CHECK(first_row("weighted").at("loss") == first_row("plain").at("loss"));
+  CHECK(first_row("weighted").at("gradient_norm") != first_row("plain").at("gradient_norm"));
   CHECK(contains(read_file(folder / "weighted/settings.toml"), "\"losses.output_power\" = 0.5\n"));
   CHECK(contains(read_file(folder / "weighted/step_000004/state.json"), "\"losses.output_power\": \"0.5\""));
 
@@ -362,8 +365,9 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
     INFO(outcome.out, outcome.err);
     REQUIRE(outcome.code == 3);
     CHECK(last_line(outcome.out).starts_with("validation loss "));
-    const auto state = nlohmann::json::parse(read_file(folder / "run/step_000004/state.json"));
-    const std::string classes = state["settings"][each.size];
+    const auto state = orrery::models::read_state(folder / "run/step_000004");
+    const std::map<std::string, std::string> settings(state.settings.begin(), state.settings.end());
+    const std::string classes = settings.at(each.size);
     expect_error(outcome, 3)
         .names("validation loss")
         .names("ln " + classes)

@@ -3,8 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "engine/ops/ops.h"
 #include "engine/system/files.h"
@@ -14,6 +12,7 @@
 #include "models/training/trainer.h"
 #include "nn/losses/base/loss.h"
 #include "tests/support/folder.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 #include "tests/support/train.h"
 
@@ -21,6 +20,7 @@ using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::logged_rows;
 using orrery::testing::Message;
 using orrery::testing::train;
 using orrery::testing::with;
@@ -60,12 +60,6 @@ Assignments small_resnet(const std::string& out, const Assignments& more = {}) {
                {"learning_rate", "0.05"}},
               more);
 }
-nlohmann::json last_row(const std::string& path) {
-  std::ifstream in(path);
-  nlohmann::json row;
-  for (std::string line; std::getline(in, line);) row = nlohmann::json::parse(line);
-  return row;
-}
 const Assignments all_augmentation = {
     {"crop_padding", "2"}, {"flip", "yes"}, {"mixup", "0.4"}, {"label_smoothing", "0.1"}};
 
@@ -79,9 +73,9 @@ TEST_CASE("images: a model learns to classify them, and a validation reports the
   CHECK(result.metrics[0].first == "accuracy");
   CHECK(result.metrics[0].second >= 0.25);  // ten classes, 60 training images
   CHECK(result.validation_loss < 1.9);      // ln 10 is 2.3
-  const nlohmann::json row = last_row(folder / "a/metrics.jsonl");
-  CHECK(row["accuracy"] == doctest::Approx(result.metrics[0].second));
-  CHECK(row["validation_loss"] == doctest::Approx(result.validation_loss));
+  const auto row = logged_rows(folder / "a").back();
+  CHECK(row.at("accuracy") == doctest::Approx(result.metrics[0].second));
+  CHECK(row.at("validation_loss") == doctest::Approx(result.validation_loss));
 }
 
 TEST_CASE("images: a validation evaluates training images like validation images, all or an even sample") {

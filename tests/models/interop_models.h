@@ -2,16 +2,14 @@
 // export.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/autograd/autograd.h"
-#include "engine/system/files.h"
 #include "models/interop/base/weight_format.h"
 #include "models/model.h"
 #include "models/training/run_folder.h"
@@ -63,15 +61,6 @@ inline Tensor logits(nn::Module& model) {
 }
 
 // Copies a golden folder and changes its config.json.
-inline std::string changed(const Folder& folder, const std::string& name,
-                           const std::function<void(nlohmann::json&)>& change) {
-  const std::string copy = folder / name;
-  std::filesystem::remove_all(copy);
-  std::filesystem::copy(golden + name, copy);
-  auto config = nlohmann::json::parse(read_file(copy + "/config.json"));
-  change(config);
-  write_file_atomically(copy + "/config.json", config.dump());
-  return copy;
-}
+std::string changed(const Folder& folder, const std::string& name, const std::function<void(nlohmann::json&)>& change);
 
 }  // namespace orrery::testing::interop_models

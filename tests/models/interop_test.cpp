@@ -18,6 +18,20 @@
 #include "tests/support/random_tensors.h"
 #include "tests/support/text.h"
 
+namespace orrery::testing::interop_models {
+
+std::string changed(const Folder& folder, const std::string& name, const std::function<void(nlohmann::json&)>& change) {
+  const std::string copy = folder / name;
+  std::filesystem::remove_all(copy);
+  std::filesystem::copy(golden + name, copy);
+  auto config = nlohmann::json::parse(read_file(copy + "/config.json"));
+  change(config);
+  write_file_atomically(copy + "/config.json", config.dump());
+  return copy;
+}
+
+}  // namespace orrery::testing::interop_models
+
 using namespace orrery;
 using namespace orrery::models;
 using namespace orrery::testing::interop_models;

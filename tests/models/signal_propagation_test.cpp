@@ -6,9 +6,7 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
@@ -18,6 +16,7 @@
 #include "nn/diagnostics/predictions.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/normalizations/base/normalization.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
@@ -81,17 +80,6 @@ SignalPropagation::Ratio head_output_of(const std::string& spec, bool causal, Sh
                                     return mean(y * y);
                                   }),
                   "head_output / value");
-}
-
-std::vector<nlohmann::json> rows_without_time(const std::string& run) {
-  std::vector<nlohmann::json> rows;
-  std::istringstream in(read_file(run + "/metrics.jsonl"));
-  for (std::string line; std::getline(in, line);) {
-    nlohmann::json row = nlohmann::json::parse(line);
-    for (const char* key : {"step_ms", "tokens_per_second", "images_per_second"}) row.erase(key);
-    rows.push_back(row);
-  }
-  return rows;
 }
 
 const std::string data_of_tests = ORRERY_SOURCE_DIR "/tests/models/";

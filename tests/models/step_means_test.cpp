@@ -4,12 +4,11 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "models/data/prepared.h"
 #include "models/tasks/evaluation.h"
 #include "models/training/extra_losses.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 #include "tests/support/train.h"
@@ -47,11 +46,7 @@ Numbers first_step(const TrainSettings& settings) {
   }
   for (const auto& [name, sum] : sums) numbers.expected[name] = sum / (name == "loss" ? targets : units);
   trainer.run();
-  std::istringstream log(read_file(settings.out + "/metrics.jsonl"));
-  std::string line;
-  REQUIRE(std::getline(log, line));
-  const nlohmann::json row = nlohmann::json::parse(line);
-  for (const auto& [key, value] : row.items()) numbers.logged[key] = value.get<double>();
+  numbers.logged = logged_rows(settings.out).at(0);
   return numbers;
 }
 
@@ -170,13 +165,11 @@ TEST_CASE("means: steps without a target have gradient 0 and no loss") {
     CHECK(result.steps_done == 60);
     CHECK(std::isfinite(result.validation_loss));
     int64_t without = 0;
-    std::istringstream log(read_file(out + "/metrics.jsonl"));
-    for (std::string line; std::getline(log, line);) {
-      const nlohmann::json row = nlohmann::json::parse(line);
+    for (const auto& row : logged_rows(out)) {
       if (!row.contains("gradient_norm") || row.contains("loss")) continue;
       ++without;
-      CHECK(row["gradient_norm"] == 0);
-      CHECK(std::isnan(losses.at(row["step"].get<size_t>() - 1)));
+      CHECK(row.at("gradient_norm") == 0);
+      CHECK(std::isnan(losses.at(static_cast<size_t>(row.at("step")) - 1)));
     }
     if (batch == std::string("1")) CHECK(without > 0);
   }

@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
@@ -13,6 +11,7 @@
 #include "models/training/checkpoint.h"
 #include "models/training/trainer.h"
 #include "tests/support/folder.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 #include "tests/support/small_text.h"
 #include "tests/support/train.h"
@@ -21,6 +20,7 @@ using namespace orrery;
 using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
+using orrery::testing::logged_rows;
 using orrery::testing::train;
 using orrery::testing::with;
 using orrery::testing::write_small_text;
@@ -162,9 +162,7 @@ TEST_CASE("streams: cached states matter, and a run logs bits per character, spa
   fixed.insert(fixed.end(), {{"attention", "softmax(span=fixed(40))"}, {"losses.span_penalty", "0"}});
   CHECK(metric_of(train(small_run(folder, "fixed", 60, fixed)), "attention_multiply_adds_per_token") >
         metric_of(adaptive, "attention_multiply_adds_per_token"));
-  nlohmann::json last;
-  std::ifstream log(folder / "adaptive/metrics.jsonl");
-  for (std::string line; std::getline(log, line);) last = nlohmann::json::parse(line);
+  const auto last = logged_rows(folder / "adaptive").back();
   for (const char* key : {"validation_loss", "bits_per_character", "span_mean", "span.1.max", "span.1.0", "span.1.1"})
     CHECK(last.contains(key));
 }

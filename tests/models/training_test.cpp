@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
@@ -20,6 +19,7 @@
 #include "nn/losses/base/loss.h"
 #include "tests/support/folder.h"
 #include "tests/support/gpt_settings.h"
+#include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
@@ -30,7 +30,9 @@ using namespace orrery::models;
 using orrery::testing::expect_error;
 using orrery::testing::Folder;
 using orrery::testing::largest_difference;
+using orrery::testing::logged_rows;
 using orrery::testing::Message;
+using orrery::testing::rows_without_time;
 using orrery::testing::train;
 using orrery::testing::with;
 using orrery::testing::write_small_text;
@@ -54,17 +56,6 @@ Assignments small_run(const std::string& text, const std::string& out, int steps
           {"dropout", "0.1"},
           {"keep_checkpoints", "0"},
           {"gradient_accumulation_steps", "2"}};
-}
-
-std::vector<nlohmann::json> rows_without_time(const std::string& path) {
-  std::vector<nlohmann::json> rows;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    nlohmann::json row = nlohmann::json::parse(line);
-    row.erase("step_ms"), row.erase("tokens_per_second");
-    rows.push_back(row);
-  }
-  return rows;
 }
 
 }  // namespace
@@ -97,22 +88,22 @@ TEST_CASE("a resumed run has the weights and metrics of an uninterrupted one, al
     };
     CHECK_THROWS_AS(trainer.run(events), std::runtime_error);
   }
-  CHECK(rows_without_time(folder / "parts/metrics.jsonl").size() == 15);
+  CHECK(rows_without_time(folder / "parts").size() == 15);
   std::ofstream(folder / "parts/metrics.jsonl", std::ios::app) << "{\"step\": 16, \"lo";  // cut short
   train(with(small_run(text, folder / "parts", 30), {{"resume", "yes"}}));
   CHECK(read_file(folder / "whole/step_000030/weights.safetensors") ==
         read_file(folder / "parts/step_000030/weights.safetensors"));
   CHECK(read_file(folder / "whole/step_000030/optimizer.safetensors") ==
         read_file(folder / "parts/step_000030/optimizer.safetensors"));
-  CHECK(rows_without_time(folder / "whole/metrics.jsonl") == rows_without_time(folder / "parts/metrics.jsonl"));
-  CHECK(rows_without_time(folder / "whole/metrics.jsonl").size() == 31);
+  CHECK(rows_without_time(folder / "whole") == rows_without_time(folder / "parts"));
+  CHECK(rows_without_time(folder / "whole").size() == 31);
 }
 
 TEST_CASE("resume: a row that cannot be read is reported by its number, and skipped") {
   const Folder folder;
   const std::string text = write_small_text(folder), out = folder / "run", log = out + "/metrics.jsonl";
   train(small_run(text, out, 10));
-  const auto rows = rows_without_time(log);
+  const auto rows = rows_without_time(out);
   std::string changed = read_file(log);
   const size_t third = changed.find("{\"step\":3,");
   REQUIRE(third != std::string::npos);
@@ -124,7 +115,7 @@ TEST_CASE("resume: a row that cannot be read is reported by its number, and skip
   Trainer(make_settings(with(small_run(text, out, 12), {{"resume", "yes"}}))).run(events);
   REQUIRE(warnings.size() == 1);
   Message(warnings[0]).names(log).value(3).offers("removed");
-  CHECK(rows_without_time(log).size() == rows.size() - 1 + 3);
+  CHECK(rows_without_time(out).size() == rows.size() - 1 + 3);
   warnings.clear();
   Trainer(make_settings(with(small_run(text, out, 13), {{"resume", "yes"}}))).run(events);
   CHECK(warnings.empty());
@@ -197,22 +188,22 @@ TEST_CASE("losses of attentions are weighted by name, reported separately, and a
   const std::string text = write_small_text(folder);
   const auto metrics = [&](const std::string& out, const Assignments& more) {
     train(with(small_run(text, folder / out, 3), more));
-    return rows_without_time((folder / out) + "/metrics.jsonl");
+    return logged_rows(folder / out);
   };
   const Assignments spans = {{"attention", "softmax(span=adaptive_span(16, R=4))"}};
   const auto plain = metrics("plain", spans), priced = metrics("priced", with(spans, {{"losses.span_penalty", "0.5"}}));
   CHECK(!plain[0].contains("span_penalty"));
-  CHECK(priced[0]["span_penalty"] == 0);                          // spans start at 0
-  CHECK(priced[0]["loss"] == plain[0]["loss"]);                   // only cross-entropy
-  CHECK(priced[0]["gradient_norm"] > plain[0]["gradient_norm"]);  // the penalty has a gradient
+  CHECK(priced[0].at("span_penalty") == 0);                             // spans start at 0
+  CHECK(priced[0].at("loss") == plain[0].at("loss"));                   // only cross-entropy
+  CHECK(priced[0].at("gradient_norm") > plain[0].at("gradient_norm"));  // the penalty has a gradient
   const auto former = metrics(
       "former",
       {{"attention", "relu_former"}, {"losses.normalization_loss", "0.1"}, {"losses.entropy_margin_loss", "0.1"}});
-  CHECK(former[2]["normalization_loss"] > 0);
+  CHECK(former[2].at("normalization_loss") > 0);
   CHECK(former[2].contains("entropy_margin_loss"));
   const auto heads = metrics("heads", {{"attention", "softmax(entropy_threshold=learned(0.3), temperature=learned)"},
                                        {"losses.entropy_regularizer", "0.1"}});
-  CHECK(heads[2]["entropy_regularizer"] > 0);
+  CHECK(heads[2].at("entropy_regularizer") > 0);
   expect_error([&] {
     train(with(small_run(text, folder / "none", 3), {{"losses.span_penalty", "1"}}));
   })

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/types/check.h"
+#include "tests/support/text.h"
 
 namespace orrery::testing {
 namespace {
@@ -36,6 +37,16 @@ struct Special : Error {
 
 TEST_CASE("expected errors: a kind is a type") {
   expect_error<Special>([] { throw Special("loss: nan"); }).names("loss").value("nan");
+}
+
+TEST_CASE("expected texts: expressions are found anywhere, match all, and give their groups") {
+  CHECK(finds("step 12, loss 3", "\\d+"));
+  CHECK(!finds("step", "\\d"));
+  CHECK(matches("12", "\\d+"));
+  CHECK(!matches("step 12", "\\d+"));
+  CHECK(match_in("step 12, loss 3", "(\\w+) (\\d+)") == std::vector<std::string>{"step 12", "step", "12"});
+  CHECK(match_in("step", "\\d").empty());
+  CHECK(matches_in("step 12, loss 3", "\\d+") == std::vector<std::vector<std::string>>{{"12"}, {"3"}});
 }
 
 }  // namespace
