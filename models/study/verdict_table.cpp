@@ -172,8 +172,8 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       "Written by `orrery study --all`.  Each row is a claim file, which states what would refute the claim.  Paired "
       "runs, fresh weights or times test it.  `orrery study FILE` repeats a test.  The time is that of all steps at "
       "the pace of the fastest tenth of each run, which excludes brief load by other programs, but not lasting load.  "
-      "The last column is the start of the SHA-256 of the claim file as it was when the claim was tested; a later change "
-      "of comments or names does not count.  Tested by orrery " +
+      "The last column is the start of the SHA-256 of the claim file as it was when the claim was tested; a later "
+      "change of comments or names does not count.  Tested by orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main), [](const ListedVerdict& each) { return each.main(); });
