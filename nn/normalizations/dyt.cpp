@@ -16,7 +16,6 @@
 // Between these widths alpha is linear in log width; beyond the ends it is constant. The paper's
 // language models also scale the embedding (embedding_scale=learned), because tanh(alpha x) does
 // not enlarge a small signal. The bias is absent if normalization_bias=no, as in LLaMA.
-//
 // DyT is dynamic(tanh): see nn/activations/tanh.cpp, dynamic.cpp, nn/formulas/dynamic_kernels.h.
 #include <array>
 #include <cmath>
