@@ -328,7 +328,7 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const Outcome memories =
       inspect({run, "--text=abeabe", "--corpus=" + corpus, "--analysis=neurons", "--layer=0", "--slot=3"});
   CHECK(contains(memories.out, "Neurons: "));
-  // Of a file longer than 16 MiB, the beginning is searched, up to the end of a line.
+  // The search of a file longer than 16 MiB covers its beginning, up to the end of a line.
   const std::string longer = folder / "longer.txt";  // lines of 7 bytes
   REQUIRE(run_shell("yes abeabe | head -c 20000000 > '" + longer + "'").code == 0);
   REQUIRE(run_shell("gzip -1 < '" + longer + "' > '" + longer + ".gz'").code == 0);
