@@ -159,7 +159,7 @@ TEST_CASE("list: every registered name has a formula and a source") {
         const std::set<std::string> of_some = {"schedule saved for backward", "problem parameters",
                                                "problem saved for backward", "model_preset counted for"};
         CHECK((!value.empty() || of_some.contains(family.name + " " + property)));
-        if (!value.empty()) CHECK(contains(all.out, property + " " + value));
+        if (!value.empty()) CHECK(contains(all.out, property + ": " + value));
       }
       const auto has = [&](const std::string& wanted) {
         return std::any_of(entry.properties.begin(), entry.properties.end(),
