@@ -69,7 +69,7 @@ TEST_CASE("images: folders named by numbers are the classes with these numbers")
 
 TEST_CASE("images: classify and report name the classes of folders with numbers, in the order of the numbers") {
   const Folder folder;
-  const std::string run = folder / "run", pictures = cases + "numeric_classes/pictures";
+  const std::string run = folder / "run", pictures = cases + "numeric_classes/images";
   const Outcome trained =
       run_orrery({"train", "--model=vit", "--layers=1", "--heads=2", "--width=16", "--patch=4", "--steps=150",
                   "--batch_size=24", "--learning_rate=0.01", "--evaluate_every=0", "--metrics=none",

@@ -54,7 +54,7 @@ TEST_CASE("nanoGPT: train and sweep accept the setting names of train.py") {
   const Outcome swept = run_orrery(
       Words{"sweep", data, "--out=" + (folder / "swept"), "--runs=" + (folder / "pool"), "--n_embd={8,16}"} + read);
   CHECK_MESSAGE(swept.code == 0, swept.err);
-  CHECK(contains(swept.out, "n_embd=8"));
+  CHECK(contains(swept.out, "width=8"));
   for (const auto& [key, way_out] : {Key{"eval_iters", "leave"},
                                      {"log_interval", "leave"},
                                      {"eval_only", "orrery evaluate"},

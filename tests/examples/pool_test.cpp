@@ -296,7 +296,7 @@ TEST_CASE("pool: no run survives when the training program is killed or ends wit
     const Outcome outcome = run_shell("( " + command_of(words) + "; echo \"code $?\" >&2 ) > /dev/null & " +
                                       wait_for_runs(folder, 2) + "wait; " + print_left);
     INFO(outcome.out, outcome.err);
-    CHECK(contains(outcome.err, "code 1\n"));
+    CHECK(contains(outcome.err, "code 2\n"));
     CHECK(!contains(outcome.out, "runs: left:"));
     CHECK(outcome.out.ends_with("left:\n"));
     // The run has saved and ended in order.

@@ -175,7 +175,7 @@ TEST_CASE("try: a normalization in one file passes and trains a model") {
   INFO(tried.out, tried.err);
   CHECK(tried.code == 0);
   for (const char* expected :
-       {"x / (mean |x| + epsilon) * weight", "parameters weight 1; saved for backward x, mean of each row",
+       {"x / (mean |x| + epsilon) * weight", "parameters: weight 1; saved for backward: x, mean of each row",
         "normalization mean_absolute: passed", "normalization = mean_absolute", "--plugin="})
     CHECK_MESSAGE(contains(tried.out, expected), expected);
   CHECK(!contains(tried.out, "FAILED"));
