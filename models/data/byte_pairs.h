@@ -25,10 +25,10 @@ struct BytePairVocabulary {  // lists of int32_t hold token ids
   std::vector<std::pair<std::string, std::string>> merges;   // bytes of two tokens; earlier merges have priority
   std::vector<int32_t> added;                                // matched as text, before pre-tokenization
   std::vector<int32_t> strips_left = {}, strips_right = {};  // added tokens that include adjacent white space
-  std::vector<int32_t> printed = {};                   // added tokens that are matched by their printable form
-  std::vector<int32_t> normalized = {}, skipped = {};  // as in AddedToken
-  std::vector<int32_t> ordinary = {};                  // added tokens that are not special: never Tokenizer::is_mark
-  std::vector<std::string> notes = {};                 // as in Tokenizer::notes
+  std::vector<int32_t> printed = {};                         // added tokens that are matched by their printable form
+  std::vector<int32_t> normalized = {}, skipped = {};        // as in AddedToken
+  std::vector<int32_t> ordinary = {};                        // added tokens that are not special: no marks (is_mark)
+  std::vector<std::string> notes = {};                       // as in Tokenizer::notes
   bool ignore_merges = false;  // a pre-token that is a token becomes it, regardless of the merges
 
   // Calls take(name, token ids) for each kind of added tokens; kinds may overlap.

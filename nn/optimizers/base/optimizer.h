@@ -79,7 +79,7 @@ class Optimizer {
   // values. These types are public, because nvcc requires public types in kernel arguments.
   struct StepArguments {
     double lr, clip_factor, first_correction, second_correction;  // of this step; gradients are times clip_factor
-    double skip;  // not 0: the update changes nothing
+    double skip;                                                  // not 0: the update changes nothing
   };
   struct GroupOptions {  // options of a parameter group
     double lr_scale;
