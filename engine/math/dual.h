@@ -41,6 +41,7 @@ struct Dual {
 
 namespace scalar {
 
+// The derivative at 0 is 0, but NaN if that of x is infinite or NaN.
 HOST_DEVICE inline Dual abs(Dual x) { return x.value < 0 ? -x : x.value > 0 ? x : Dual(x.value, 0 * x.derivative); }
 HOST_DEVICE inline Dual sqrt(Dual x) {
   const double root = sqrt(x.value);
