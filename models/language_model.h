@@ -9,6 +9,7 @@ class LanguageModel : public nn::Module {
  public:
   // forward: tokens (B, T) i32, T at most the context -> logits (B, T, vocabulary). With a cache in
   // the pass, tokens continue the cached ones, count with them, and are added to it.
+
   // Returns the logits of the last token alone, (B, vocabulary), for incremental decoding.
   virtual Tensor next(const Tensor& tokens, nn::ForwardPass& pass);
   virtual int64_t context() const = 0;         // maximum number of tokens

@@ -1,4 +1,4 @@
-// Sums over one axis on a GPU.
+// Sums over the n rows of an array (outer, n, inner) on a GPU: K sums per output (outer, inner).
 //
 // A tile is `width` consecutive outputs times one chunk of the n rows; loop_threads / width threads
 // share an output. Consecutive threads read adjacent outputs (sums of columns) or, if inner = 1,
@@ -18,7 +18,7 @@ namespace orrery::cuda {
 inline constexpr int64_t max_split_tiles = 512;  // maximum tiles of outputs whose sums are cut into chunks
 inline constexpr int packs_of_line = 8;          // 128 bytes, read by consecutive threads
 
-// Values of operands for a pack: [j] is the value for element j. PackOfColumns: W columns of row r.
+// Values of operands for a pack of W elements: [j] is the value for element j.
 template <int W, class T>
 struct PackRead {
   RawPack<T, W> raw;
@@ -34,12 +34,12 @@ struct IndexFrom {
   __device__ int64_t operator[](int j) const { return first + j; }
 };
 template <int W, bool Aligned>
-struct PackOfColumns {
+struct PackOfColumns {  // W adjacent columns of row r
   template <class T>
   __device__ PackRead<W, T> elements(const T* p) const {
     return {read_pack<Aligned, W>(p)};
   }
-  template <class T>
+  template <class T>  // of an operand with one number per row; `column`: per column
   __device__ SameForAll<Arithmetic<T>> number(const T* all, int64_t r) const {
     return {detail::load(all, r)};
   }
@@ -49,9 +49,8 @@ struct PackOfColumns {
   }
   __device__ SameForAll<int64_t> index(int64_t r) const { return {r}; }
 };
-// A pack of W consecutive rows, one element each.
 template <int W, bool Aligned>
-struct PackOfRows {
+struct PackOfRows {  // one element of each of W consecutive rows, from row r
   template <class T>
   __device__ PackRead<W, T> elements(const T* p) const {
     return {read_pack<Aligned, W>(p)};
@@ -76,8 +75,9 @@ struct Tiling {
   HOST_DEVICE int64_t tiles_of_chunk() const { return (outputs() + width - 1) / width; }
   HOST_DEVICE int64_t outer_of(int64_t output) const { return outer == 1 ? 0 : output / inner; }
 
-  // At least `adjacent` threads read adjacent outputs; longer sums are shared by more threads.
-  // Sums are cut into chunks only if the outputs alone would leave most of the GPU idle.
+  // A tile has at most `max_width` outputs, at least `adjacent` if inner has as many, and the fewer,
+  // the longer the sums, because then more threads share an output. Sums are cut into chunks if the
+  // tiles alone are at most half of the `enough_blocks` that occupy a GPU.
   static Tiling of(int64_t outer, int64_t n, int64_t inner, int max_width, int adjacent, int64_t enough_blocks) {
     constexpr int64_t min_thread_rows = 4;
     int min_width = 1;
@@ -94,8 +94,8 @@ struct Tiling {
   }
 };
 
-// A thread adds the terms start, start + step, ... of its column, then folds with the lanes that
-// differ in bits `flip` to below `flip_end`. If `writes`, it writes partial sum `partial_index`.
+// A thread adds the terms start, start + step, ... of output `column` of the tile. Lanes then add
+// sums by xor shuffles with flip, 2 flip, ... < flip_end. If `writes`, it writes sum `partial_index`.
 struct ThreadRole {
   int column, start, step, flip, flip_end, partial_index, partial_count;
   bool writes;
@@ -131,14 +131,14 @@ __device__ void add_term(Sums<A, K>& sum, const Value& value) {
   for (int k = 0; k < K; ++k) sum.value[k] += detail::Terms<Value>::get(value, k);
 }
 
-// The rows first, first + step, ... below last of an output, after `before` rows of other outputs.
+// Rows first, first + step, ... < last of one output (o, i); `before` = o n rows precede them.
 struct RowsOfThread {
   int64_t first, last, step, before, inner, i;
   __device__ int64_t row(int64_t j) const { return before + j; }
   __device__ int64_t term(int64_t j) const { return row(j) * inner + i; }
 };
 
-// A thread's step: `size` terms of `outputs` outputs. `add` adds terms of its rows to sum[size].
+// A thread's step: it reads `size` terms at a time, of `outputs` outputs; `add` adds them to `sum`.
 struct Elements {
   static constexpr int size = 1, outputs = 1;
   template <class F, class A, int K>
@@ -206,7 +206,7 @@ __device__ Sums<A, K> sum_of_tile(const Tiling& tiling, int64_t columns, int64_t
     for (int j = 0; j < Step::outputs; ++j)
       for (int k = 0; k < K; ++k) f(j, k);
   };
-  // Folds threads that share a warp and an output, then the warps.
+  // Adds the sums of threads that share a warp and an output, then those of the warps.
   for (int flip = role.flip; flip < role.flip_end; flip *= 2)
     each([&](int j, int k) { sum[j].value[k] += __shfl_xor_sync(~0u, sum[j].value[k], flip); });
   const int outputs = tiling.width * Step::outputs, index = role.partial_index * outputs + role.column * Step::outputs;
@@ -226,8 +226,8 @@ __device__ inline unsigned* arrived() {
   return tile_counters;
 }
 
-// `sums`: K arrays for the sums of chunks, if there are several. The block that writes a tile's
-// last one adds all in order, so the result does not depend on which block it is.
+// `sums`: K arrays for the sums of chunks, if there are several. The block that writes a tile's last
+// chunk sum adds all of them in order, so the result does not depend on which block it is.
 template <class Step, class F, class Out, class A>
 __global__ void __launch_bounds__(loop_threads)
     reduce_kernel(const Tiling tiling, bool aligned, const F f, const Out out, A* sums) {
@@ -279,7 +279,7 @@ void launch_reduce(const Tiling& tiling, bool aligned, const F& f, Out out) {
 #else
   try {
     launch(all, reduce_kernel<Step, F, Out, A>, tiling, aligned, f, out, static_cast<A*>(workspace.data()));
-  } catch (...) {  // on a GPU a fault is fatal
+  } catch (...) {  // in the emulation; clears the counters for the next launch (on a GPU a fault is fatal)
     std::fill_n(arrived(), max_split_tiles, 0u);
     throw;
   }

@@ -73,8 +73,8 @@ struct AttentionOutput {
   Tensor output = {};   // (B, Tq, H, Dv)
   Tensor log_sum = {};  // L, the log of softmax's denominator: (B, H, Tq), like all below
   // Row statistics of the weights, undefined if not requested; the last two have no gradient.
-  Tensor sum = {}, positive_sum = {}, entropy = {};
-  Tensor zero_fraction = {}, maximum = {};  // fraction of exact zeros among visible keys; largest weight
+  Tensor sum = {}, positive_sum = {}, entropy = {};  // sum of all weights, of those above 0; entropy in nats
+  Tensor zero_fraction = {}, maximum = {};           // fraction of exact zeros among visible keys; largest weight
 };
 
 // Throws, with name and value, if a shape, dtype or option is invalid. The functions below call it.

@@ -81,10 +81,10 @@ class FiniteGuard {
 
   const Names names_;
   const Observer observer_;
-  std::unordered_map<uint64_t, std::string> modules_;  // module of each recorded call, by serial
+  std::unordered_map<uint64_t, std::string> modules_;  // module of each recorded call, by Node::serial
   const std::string* module_ = nullptr;
-  int backward_passes_ = 0;  // number of running ones
-  FiniteGuard* const before_;
+  int backward_passes_ = 0;    // number of running backward passes
+  FiniteGuard* const before_;  // the guard that was active before; active again when this one ends
 };
 
 // A scope that sets the running module. Costs nothing without a guard.

@@ -1,5 +1,5 @@
 // The gradient of a parameter that an operation sums over rows, in the arithmetic type (f32 for
-// bf16). It is summed in the parameter's gradient buffer if that has this type, and rounded if not.
+// bf16): in the parameter's gradient buffer if that has this type, else in a tensor that is rounded.
 //
 //   const ParameterGradient dw(saved, 1, weight);
 //   sum_rows(..., out_sums(dw.sum), ...);
@@ -13,7 +13,7 @@ namespace orrery {
 
 class ParameterGradient {
  public:
-  // `parameter` is input `input`, or a tensor like it. The input may require no gradient.
+  // `parameter` is input `input`, or a tensor like it. If it requires no gradient, `sum` is scratch.
   ParameterGradient(const Saved& saved, int input, const Tensor& parameter)
       : is_needed_(saved.needs(input)),
         dtype_(parameter.dtype()),
@@ -34,7 +34,7 @@ class ParameterGradient {
   Saved::GradientBuffer buffer_;
 
  public:
-  const Tensor sum;  // output of the operation
+  const Tensor sum;  // uninitialized; the operation writes all of it before done()
 };
 
 }  // namespace orrery

@@ -93,7 +93,7 @@ HOST_DEVICE inline float exp2_instruction(float x) {
   return y;
 }
 #else
-// 2^n 2^r with n the integer below x: 2^n is a float if 2^x is. From x = -126 to infinite 2^n.
+// 2^n 2^r for -126 <= x <= 128.25, with n the integer below x and r = x - n; infinite from x = 128.
 inline float exp2_in_range(float x) {
   constexpr float to_whole = Format<float>::to_whole + 127;
   const float shifted = x - 0.5f + to_whole, r = x - (shifted - to_whole);

@@ -41,6 +41,7 @@ struct Dual {
 
 namespace scalar {
 
+// The derivative at 0 is 0, but NaN if that of x is infinite or NaN.
 HOST_DEVICE inline Dual abs(Dual x) { return x.value < 0 ? -x : x.value > 0 ? x : Dual(x.value, 0 * x.derivative); }
 HOST_DEVICE inline Dual sqrt(Dual x) {
   const double root = sqrt(x.value);
@@ -60,14 +61,14 @@ HOST_DEVICE inline Dual sigmoid(Dual x) {
   return {sigmoid(x.value), sigmoid(x.value) * sigmoid(-x.value) * x.derivative};
 }
 HOST_DEVICE inline Dual softplus(Dual x) { return {softplus(x.value), sigmoid(x.value) * x.derivative}; }
-HOST_DEVICE inline Dual erf(Dual x) {  // 2 / sqrt(pi) exp(-x^2) is the density of a normal of variance 1/2, twice
+HOST_DEVICE inline Dual erf(Dual x) {  // derivative: 2 / sqrt(pi) exp(-x^2) = 2 sqrt(2) normal_density(sqrt(2) x)
   return {erf(x.value), 2.8284271247461900976 * normal_density(1.4142135623730950488 * x.value) * x.derivative};
 }
-HOST_DEVICE inline Dual normal_density(Dual x) {
+HOST_DEVICE inline Dual normal_density(Dual x) {  // the PDF of N(0, 1)
   const double density = normal_density(x.value);
   return {density, -x.value * density * x.derivative};
 }
-HOST_DEVICE inline Dual normal_distribution(Dual x) {
+HOST_DEVICE inline Dual normal_distribution(Dual x) {  // the CDF of N(0, 1)
   return {normal_distribution(x.value), normal_density(x.value) * x.derivative};
 }
 HOST_DEVICE inline Dual sin(Dual x) { return {sin(x.value), cos(x.value) * x.derivative}; }

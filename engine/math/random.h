@@ -58,7 +58,7 @@ struct RandomKey {
     for (const char c : component) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     return derived(hash, 0xD1B54A32D192ED03u);  // another tag, so that a name never equals a number
   }
-  HOST_DEVICE Values<uint32_t, 4> bits(uint64_t index) const {
+  HOST_DEVICE Values<uint32_t, 4> bits(uint64_t index) const {  // 128 random bits; `index` is the counter
     return detail::philox({{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
                             static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
                           static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
@@ -77,7 +77,7 @@ struct RandomKey {
 // kernel: a captured CUDA graph can be replayed with new numbers. A kernel calls load() once.
 struct DeviceRandomKey {
   RandomKey rng = {};
-  // In the memory of the device that draws numbers; unchanged until backward; may be null.
+  // On the device that draws; unchanged until backward, which draws the same numbers; may be null.
   const int32_t* micro_batch = nullptr;
 
   DeviceRandomKey() = default;

@@ -33,7 +33,7 @@ class Buffer {
 };
 
 MemoryUse memory_use(Device device);
-void reset_peak(Device device);
+void reset_peak(Device device);                       // of memory_use, to the bytes allocated now
 void release_cached(Device device);                   // returns free blocks to the system
 void set_memory_limit(Device device, int64_t bytes);  // 0: none. Beyond it an allocation throws
 int64_t memory_limit(Device device);

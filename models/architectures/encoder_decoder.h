@@ -77,9 +77,10 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   using Settings = EncoderDecoderSettings;
 
   explicit EncoderDecoder(const EncoderDecoderSettings& settings);
+  // Sources (B, Ts), targets (B, Tt) -> logits (B, Tt, vocabulary): models/translation_model.h.
   void encode(const Tensor& sources, const Tensor& lengths, nn::ForwardPass& pass) override;
   Tensor forward(const Tensor& targets, nn::ForwardPass& pass) override;
-  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;  // (B, Tt, width), of the decoder
   Head head() const override { return {head_.value ? head_.value : target_embedding().weight.value, {}}; }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }

@@ -58,7 +58,7 @@ class Resnet final : public ImageModel {
   using Settings = ResnetSettings;
 
   explicit Resnet(const ResnetSettings& settings);
-  Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;
+  Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;  // (B, H, W, channels) -> (B, classes)
   void visit(nn::Visitor& v) override;
   int64_t image_size() const override { return 0; }
   int64_t channels() const override { return settings_.channels; }

@@ -84,7 +84,8 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   using Settings = StreamSettings;
 
   explicit StreamModel(const StreamSettings& settings);
-  // With a cache of states (B, ...) in the pass, it continues B streams and is differentiable.
+  // tokens (B, T) i32 -> logits (B, T, vocabulary). With a cache of states (B, ...) in the pass, it
+  // continues B streams and is differentiable.
   Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override;
   Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override {
     return normalized(blocks_.back()->after_residual(states, pass), pass);

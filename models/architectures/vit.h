@@ -3,7 +3,8 @@
 //   x_0 = s ([c; W_p patch_1 + b_p; ...; W_p patch_N + b_p] + P)    c: the class token, if there is one
 //   z = norm(x_layers)_0  or  mean over t of norm(x_layers)_t,      logits = W_h z + b_h,  s: embedding_scale
 // Dosovitskiy et al. 2021, arXiv:2010.11929; mean: Beyer et al. 2022, arXiv:2205.01580. No layer
-// between z and the head ("no pre-logits"). Length-scaled attention: L = N, with class token N + 1.
+// between z and the head ("no pre-logits"). In length-scaled attention the sequence length L is N,
+// or N + 1 with a class token.
 #pragma once
 
 #include <memory>
@@ -72,9 +73,10 @@ class Vit final : public ImageModel, public HeadedModel {
   using Settings = VitSettings;
 
   explicit Vit(const VitSettings& settings);
+  // pixels (B, image_size, image_size, channels) -> logits (B, classes)
   Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;
   void visit(nn::Visitor& v) override;
-  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;
+  Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override;  // (B, T, C) -> (B, C)
   Head head() const override { return {head_.weight.value, head_.bias.value}; }
   int64_t image_size() const override { return settings_.image_size; }
   int64_t channels() const override { return settings_.channels; }

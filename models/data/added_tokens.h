@@ -13,7 +13,7 @@
 namespace orrery::models {
 
 struct AddedToken {
-  int64_t number;
+  int64_t number;                                  // token id
   std::string text;                                // not empty
   bool strips_left = false, strips_right = false;  // white space before or after it belongs to it
   bool normalized = false;                         // matched after the tokens that are not normalized
@@ -88,7 +88,7 @@ class AddedTokens {
 // Tokens in the files next to a tokenizer's own: added_tokens.json,
 // tokenizer_config.json and special_tokens_map.json.
 struct SidecarTokens {
-  std::vector<AddedToken> added;     // with their numbers
+  std::vector<AddedToken> added;     // with their ids
   std::vector<std::string> special;  // texts of tokens in the vocabulary or in `added`
   std::vector<std::string> notes;    // sentences about unsupported settings in these files
   bool splits_special = false;       // special tokens are encoded like any other text

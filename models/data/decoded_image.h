@@ -29,7 +29,8 @@ DecodedImage read_image(const std::string& path, int64_t channels);
 // weights, two output pixels wide, or two input pixels if those are larger:
 //   y_i = sum_j t((j - c_i) / s) x_j / sum_j t((j - c_i) / s),   t(u) = max(0, 1 - |u|),
 //   r = shorter side / `side`,  s = max(r, 1),  c_i = begin - 1/2 + (i + 1/2) r
-// down and across. Pixels outside the square are not read.
+// down and across: y_i is row or column i of the result, x_j row or column j of the image, and
+// `begin` the first one of the square. Pixels outside the square are not read.
 DecodedImage center_square(const DecodedImage& decoded, int64_t side);
 
 }  // namespace orrery::models

@@ -94,12 +94,13 @@ struct MatchedClasses {
   std::vector<int32_t> labels = {};  // of each class
 };
 // Matches `classes` with `others`: in order if they are equal; by name if `others` has all names;
-// by number if both are numbers and `others` has all. Otherwise in order (numbers by value) if one
-// side is numbers and both are equally many. Returns nothing if no rule applies.
+// by number if the names of both are numbers and `others` has all. Otherwise in order (numbers by
+// value) if the names of one side are numbers and both sides have equally many classes. Returns
+// nothing if no rule applies.
 std::optional<MatchedClasses> match_classes(const std::vector<std::string>& classes,
                                             const std::vector<std::string>& others);
 struct NamedClasses {
-  std::string owner;
+  std::string owner;  // of the classes, in messages: a folder or "the model"
   const std::vector<std::string>& classes;
 };
 // Adds a sentence about the match, unless it is by name.

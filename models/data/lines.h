@@ -19,6 +19,7 @@ using TakeLine = std::function<void(std::string_view line)>;
 void each_line(const std::string& path, const std::string& what, const TakeLine& take);
 void each_line(std::istream& input, const std::string& what, const TakeLine& take);
 // Like each_line, for lines that all stay in memory; first throws Error if the file does not fit.
+// `way_out`: the end of this Error, what the user can do.
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take);
 
 // Adds an element; checks memory if the vector must grow (engine/system/machine_memory.h).

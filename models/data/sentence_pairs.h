@@ -41,7 +41,7 @@ std::string text_of(std::span<const TextPair> pairs);  // all sources, then all 
 struct SentenceMarks {
   int32_t begin, end;
   int64_t vocabulary;  // tokens including these
-  // Numbers below `vocabulary` that no translation contains: gaps of the tokenizer, and tokens with
+  // Ids below `vocabulary` that no translation contains: gaps of the tokenizer, and tokens with
   // a line break, because a sentence is a line.
   std::vector<int32_t> never = {};
 };

@@ -29,7 +29,8 @@ struct SentencePieceInfo {
   bool sums_scores = true;   // unigram: pieces maximize the sum of scores; else pairs are merged
   bool finds_words = false;  // a piece is a word with its space
   bool one_in_front = true;  // a text gets a space before it, or after it if spaces end pieces
-  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;  // spaces: merge; become U+2581; end pieces
+  // Spaces: consecutive ones merge into one; they become U+2581; they end pieces, not begin them.
+  bool in_a_row_are_one = true, are_escaped = true, end_pieces = false;
   bool byte_fallback = false;  // unknown characters become bytes; else consecutive ones are one token
   std::vector<SentencePieceEntry> entries = {};  // by token
 };

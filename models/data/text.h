@@ -32,7 +32,8 @@ class Text {
   // Returns the number of tokens, from the first, for training with another validation_fraction.
   int64_t training_tokens(double validation_fraction) const;
   const Fingerprint& fingerprint() const { return fingerprint_; }
-  // Returns the whole text, then its files if there are several; of prepared tokens also the texts.
+  // Returns the data that hold these tokens: the whole text, then its files if there are several;
+  // for prepared tokens their files and the texts that they were made of.
   const std::vector<TextPart>& parts() const { return parts_; }
   const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
   const std::vector<std::string>& notes() const { return notes_; }  // about files that are left out

@@ -15,8 +15,8 @@ namespace orrery::models {
 
 struct TextEnds {
   std::optional<bool> begins = {};      // a token precedes each text; empty: not specified
-  std::optional<int64_t> number = {};   // of that token, if the files give it
-  std::string name = {};                // or its text; empty: the tokenizer's own, or the model's
+  std::optional<int64_t> number = {};   // id of that token, if the files give it
+  std::string name = {};                // or its text; empty: the begin token of the tokenizer or model
   std::vector<std::string> notes = {};  // about other tokens around a text, which are not added
 };
 // Reads a folder's files; absent ones specify nothing. Throws Error if a flag is not true or false.

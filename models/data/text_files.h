@@ -34,7 +34,8 @@ class TextFiles {
   using Take = std::function<void(std::string_view chunk, uint64_t before)>;
   static constexpr size_t chunk_size = size_t{1} << 20;
   static void each_chunk(const std::string& file, const Take& take);
-  // Like the above, for another source; `read` fills its bytes except at the end of the source.
+  // Like the above, for another source, in chunks of at most `room` bytes. `read` fills all bytes
+  // that it is given, except at the end of the source, and returns their number.
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
   static void each_chunk(const std::string& name, const Read& read, size_t room, const Take& take);
   struct Fingerprints {

@@ -32,8 +32,9 @@ class TokenSequence {
   std::vector<int32_t> to_vector() const;                 // all tokens, in memory
   int64_t bytes_in_memory() const;                        // 0 for tokens in a file
 
-  // The characters of the text that the tokens were made of: by token, from encoding; or of all
-  // tokens but the first, from a file's description, which only the whole sequence keeps.
+  // Numbers of characters of the text that the tokens were made of. by_token: one number per token,
+  // known from encoding. of_targets: one number for all tokens except the first, as a file's
+  // description records it; a slice loses it.
   TokenSequence with_characters(const TokenSequence& by_token) const;
   TokenSequence with_characters_recorded(std::optional<int64_t> of_targets) const;
   bool has_characters() const { return characters_ != nullptr; }

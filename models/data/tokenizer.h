@@ -28,7 +28,7 @@ class Tokenizer {
   // Encodes as much of the text's beginning as following text cannot change. Returns its bytes; 0
   // if only the whole text decides.
   virtual size_t encode_beginning(std::string_view, std::vector<int32_t>&) const { return 0; }
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;  // throws Error on a number beyond size()
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;  // throws Error on an id beyond the vocabulary
   virtual std::string save() const = 0;                                   // a JSON object; restore_tokenizer reads it
   // Returns true if decode gives the text that these tokens were made of, whichever it was.
   virtual bool decodes_exactly(std::span<const int32_t>) const { return true; }
@@ -41,7 +41,7 @@ class Tokenizer {
     tokens = encode(text);
     return text.size();
   }
-  // Returns false for a number in a gap of the vocabulary; it decodes to nothing.
+  // Returns false for an id in a gap of the vocabulary; it decodes to nothing.
   virtual bool has_token(int32_t number) const { return number >= 0 && number < size(); }
   // Tokens for the beginning and the end of a sentence, if any; encode never returns them.
   virtual std::optional<int32_t> begin() const { return {}; }
@@ -50,7 +50,7 @@ class Tokenizer {
   // Returns true for a special token that only its own name gives, such as <|endoftext|>. It has no
   // characters of the text, unlike a special token that other text gives too, such as <unk>.
   virtual bool is_mark(int32_t) const { return false; }
-  // Returns the number of the added token with this text, as files of other programs name it.
+  // Returns the id of the added token with this text, as files of other programs name it.
   virtual std::optional<int32_t> number_of_added(std::string_view) const { return {}; }
   // Conventions of the model's family: begin() precedes each text; each token of
   // ends() ends generation.
@@ -66,7 +66,7 @@ struct TokenizerEntry {
   std::string name, description;
   std::unique_ptr<Tokenizer> (*make)(const TextChunks& text) = nullptr;   // a vocabulary for this text; may be null
   std::unique_ptr<Tokenizer> (*read)(const std::string& path) = nullptr;  // reads files of other programs; may be null
-  bool (*reads)(const std::string& path) = nullptr;                       // whether `read` reads that path
+  bool (*reads)(const std::string& path) = nullptr;                       // true if `read` reads that path
   std::unique_ptr<Tokenizer> (*restore)(const std::string& json) = nullptr;  // from what save returned
   // Trains a vocabulary on this text by settings, name(key=value, ...); may be null.
   std::unique_ptr<Tokenizer> (*train)(const TextChunks& text, const Spec& spec,
@@ -93,12 +93,12 @@ std::string saved_token_ids(int64_t vocabulary);        // the tokenizer token_i
 bool is_made_of_text(const std::string& name_or_path);  // a name that makes a vocabulary; else a path
 // Returns the fingerprint of save(), without members that change no tokens and are new.
 Fingerprint fingerprint_of(const Tokenizer& tokenizer);
-// Returns whether both give a text equal tokens; tokens around it may differ (TokenizerOverrides).
+// Returns true if both give a text equal tokens; tokens around it may differ (TokenizerOverrides).
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 // Returns the fewest tokens of a text of `bytes` bytes with this setting or tokenizer name.
 double min_token_count(const std::string& name_or_path, uint64_t bytes);
 
-// Returns whether the path has a tokenizer of a supported kind.
+// Returns true if the path has a tokenizer of a supported kind.
 bool has_tokenizer(const std::string& path);
 // Error of a tokenizer that is intact, as far as it was read, but needs an unsupported feature.
 class TokenizerNotSupported : public Error {
@@ -124,7 +124,7 @@ void check_word_memory(size_t bytes);
 // Returns the tokens from which generation without a prompt starts: begin(), else a line break,
 // else token 0.
 std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer);
-// Returns the numbers below `vocabulary` without a token: in a gap, or beyond the tokenizer's size.
+// Returns the ids below `vocabulary` without a token: in a gap, or beyond the tokenizer's size.
 std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int64_t vocabulary);
 
 // Encodes each file like encode_text. If there are several files, end_of_text(), if any, follows

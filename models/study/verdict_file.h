@@ -23,7 +23,7 @@ struct StudyVerdict {
   // in runs.h), such as "data". An input has several hashes if it differed between runs.
   std::map<std::string, std::set<std::string>> input_hashes;
   std::string command, runs;   // the command that repeats the study; its runs' folder
-  bool smoke = false;          // there is no verdict
+  bool smoke = false;          // true: a smoke run, which has no verdict
   std::string samples;         // "3 seeds"
   double minutes = 0;          // duration of this study
   double minutes_of_runs = 0;  // of the steps of all its runs, including earlier ones

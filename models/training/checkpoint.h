@@ -3,8 +3,11 @@
 //   optimizer.safetensors   optimizer state, by name and path; stream state for the next step;
 //                           absent if the run did not save it
 //   state.json              step, stream position, settings, tokenizer, version: to resume and to generate;
-//                           size and SHA-256 of both files, of the training data and of state.json itself,
-//                           to detect files of different steps, other files and flipped bits
+//                           size and SHA-256 of both files and of the training data, to detect files
+//                           of different steps and other files; SHA-256 of state.json without this
+//                           member, to detect flipped bits
+// A stream model reads text streams: each row of a batch continues one text from step to step. The
+// stream state is the cache that it starts the next step with.
 // Older checkpoints, whose state.json has no format, lack sizes and hashes; they are still read.
 #pragma once
 
@@ -28,8 +31,9 @@ struct CheckpointState {
   int64_t validated = -1;                  // step of validation_loss; -1: none, or not recorded
   int64_t data_since = 0;                  // step at which allow_new_text last changed the data; 0: never
   Fingerprint text = {};                   // of the training data; without a hash: not recorded
-  std::vector<TrainedPart> parts = {};     // Task::trained_parts
-  std::vector<TrainingData> earlier = {};  // before allow_new_text, and of init_from and its own init_from
+  std::vector<TrainedPart> parts = {};     // other data with tokens of the training data (Task::trained_parts)
+  // Training data before allow_new_text changed them, and those of the weights from init_from.
+  std::vector<TrainingData> earlier = {};
   std::map<std::string, Fingerprint> extra_inputs = {};  // of other inputs (Task::extra_inputs); empty: not recorded
   std::map<std::string, Fingerprint> files = {};  // of the checkpoint, by name; empty: older format without hashes
   int64_t position = 0;                           // tokens read from each text stream; 0: batches are not streams
@@ -47,9 +51,10 @@ class NonFiniteCheckpointError : public Error {
   using Error::Error;
 };
 
-// Writes the three files into a folder that lacks them, reads them back and compares; computes
-// state.files. Without `optimizer` the checkpoint cannot be resumed. Throws
-// NonFiniteCheckpointError if a parameter, a buffer or a value of the optimizer state is not finite.
+// Writes the three files into a folder that lacks them, reads them back and compares. state.json
+// gets their sizes and hashes in place of those in state.files. If `optimizer` is null, the
+// checkpoint has no optimizer.safetensors and cannot be resumed. Throws NonFiniteCheckpointError if
+// a parameter, a buffer or a value of the optimizer state is not finite.
 void write_checkpoint(const std::string& folder, const CheckpointState& state, nn::Module& model,
                       const nn::Optimizer* optimizer);
 // Rewrites state.json alone, from the state that read_state returned and the caller extended.

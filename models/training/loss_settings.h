@@ -13,7 +13,8 @@
 
 namespace orrery::models {
 
-bool defines_loss(std::string_view setting);  // to a loss, or to another result of a validation
+// Returns true if the setting gives a loss, or another result of a validation, its meaning.
+bool defines_loss(std::string_view setting);
 // Returns true for settings that define how data are read and split, except their paths.
 bool splits_data(std::string_view setting);
 
@@ -33,9 +34,9 @@ LossMeaning loss_meaning(const TrainSettings& settings, const CheckpointState& s
 
 // Returns the settings by which a metric has another meaning in some of the runs, or none if it has
 // one meaning, or is neither a loss nor accuracy, bits_per_character or BLEU. The seed may differ,
-// and so may a tokenizer under bits_per_character, if it is of all that is held out.
+// and so may the tokenizer for bits_per_character, if that is computed on all held-out data.
 std::vector<std::string> differing_loss_settings(const std::string& metric, std::span<const LossMeaning> runs);
-// Returns a sentence about them with a way out, or "" if there are none.
+// Returns a sentence about differing_loss_settings with a way out, or "" if there are none.
 std::string comparability_note(const std::string& metric, std::span<const LossMeaning> runs);
 // Returns such sentences about the losses of runs, without one that repeats the same settings.
 std::vector<std::string> comparability_notes(std::span<const LossMeaning> runs);

@@ -23,11 +23,11 @@ struct NonFiniteReport {
 std::string message(const NonFiniteReport& report);
 
 std::string replay_folder(const std::string& run);  // RUN/replay
-bool is_replay(const std::string& folder);          // it has a report
+bool is_replay(const std::string& folder);          // true if the folder has a report, found.json
 // Returns RUN/replay, or `folder` itself if it is a replay; throws if neither has a report.
 std::string replay_folder_at(const std::string& folder);
 
-// Replaces an earlier replay of the folder.
+// Writes the checkpoint and the report to `folder`, a RUN/replay, in place of an earlier replay.
 void write_replay(const std::string& folder, const NonFiniteReport& report, const CheckpointState& state,
                   nn::Module& model, const nn::Optimizer& optimizer);
 // Writes found.json alone, into an existing folder.

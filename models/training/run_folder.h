@@ -72,13 +72,13 @@ class RunFolder {
   // Renames an unverified checkpoint to .damaged; returns the new path, empty if there is none.
   std::string quarantine_unverified();
 
-  // The next three return messages about files that could not be removed.
-  // Removes all but the newest `keep` intact checkpoints; 0: none. Keeps the last verified and
-  // written one, and with `best` that of the lowest validation loss.
+  // remove_old, remove_all and remove_partial return messages about files left behind.
+  // remove_old removes all but the newest `keep` intact checkpoints; 0: removes none. It keeps the
+  // last verified and the last written one, and with `best` that of the lowest validation loss.
   std::vector<std::string> remove_old(int64_t keep, bool best = false);
   // Excludes checkpoints up to this step from the lowest validation loss: they are of other data.
   void compare_since(int64_t step) { data_since_ = step; }
-  bool is_best(double validation_loss) const;  // lower than that of every checkpoint here of these data
+  bool is_best(double validation_loss) const;  // lower than that of every checkpoint after compare_since's step
   std::vector<std::string> remove_all();       // verifiably its own, intact or damaged
   std::vector<std::string> remove_partial();   // folders that a killed run was writing or removing
 

@@ -20,7 +20,7 @@ std::unique_ptr<nn::Schedule> schedule_of(const TrainSettings& settings);
 void check_settings(const TrainSettings& settings);  // throws if settings conflict
 // Throws if the settings' folder holds a run or other files that a new run would replace.
 void check_out(const TrainSettings& settings);
-// Sets threads and kernels of matrix products, of the whole process.
+// Sets the threads and the matrix product kernels of the whole process.
 void use_machine(const TrainSettings& settings);
 
 // The checkpoint that a run resumes or, with init_from, begins with.
@@ -28,7 +28,7 @@ struct RunStart {
   std::string resumed;          // empty: the run is new
   std::string checkpoint = {};  // `resumed`, or the one of init_from; empty: initial weights
   CheckpointState state = {};
-  std::vector<TrainingData> trained_on = {};  // by the weights of the checkpoint
+  std::vector<TrainingData> trained_on = {};  // data that the checkpoint's weights were trained on
 
   // Throws if a run cannot be resumed from the checkpoint.
   RunStart(const TrainSettings& settings, std::string resumed_checkpoint);

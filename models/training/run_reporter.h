@@ -18,8 +18,8 @@ struct SignalPropagation;  // models/training/signal_propagation.h
 
 struct StepReport {  // after each update
   int64_t step;      // updates done, from 1
-  int64_t steps;
-  double loss;  // nats; NaN if no micro-batch had a target
+  int64_t steps;     // of the whole run
+  double loss;       // nats; NaN if no micro-batch had a target
   double gradient_norm, learning_rate;
   double milliseconds;      // of this step
   std::string unit;         // of the task, such as "tokens"

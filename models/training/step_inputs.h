@@ -13,7 +13,8 @@
 
 namespace orrery::models {
 
-// Fractions of a step for each micro-batch: the weights in means over the step.
+// For each micro-batch its fractions of the step's targets and of its units (BatchCounts): the
+// weights of the micro-batch in means over the step.
 class StepFractions {
  public:
   StepFractions(int64_t micro_batches, Dtype dtype, Device device)

@@ -27,8 +27,8 @@ namespace orrery::models {
 
 struct TrainingResult {
   int64_t steps_done = 0;
-  bool stopped = false;  // by events.stop
-  double validation_loss = 0;
+  bool stopped = false;                                 // by events.stop
+  double validation_loss = 0;                           // nats, of the last validation; 0 if there was none
   std::vector<std::pair<std::string, double>> metrics;  // of the last validation, without its loss
   std::string checkpoint;                               // the last one written
   Profile profile;                                      // filled if settings.profile

@@ -25,7 +25,7 @@ struct Info {
   std::string_view saves = {};                 // saved for backward: "x, mean and 1/std of each row"
   std::vector<Setting> (*ranges)() = nullptr;  // settings and limits, if the family has no registry of types
   std::string_view alias = {};                 // another program's name for it, read like the name: "rope"
-  // For error messages: the name of an activation alone stands for this member with it.
+  // For error messages: an unknown name that is an activation's means this member with it.
   bool takes_activation = false;
   std::string_view variants = {};  // other programs' names of the member with an activation: "swiglu=silu"
 };
@@ -46,8 +46,8 @@ struct Entry {
   Defaults settings;  // settings of the spec
   std::unique_ptr<Product> (*make)(const Spec& spec, Arguments... arguments);
   Spec (*resolve)(const Spec& spec);  // the spec with every setting by name, defaults included
-  Spec (*rename)(const Spec& spec);   // the spec with names in place of aliases
-  std::vector<Setting> (*ranges)();   // its settings with their limits; `value` has the type and is null
+  Spec (*rename)(const Spec& spec);   // the spec with canonical names in place of aliases
+  std::vector<Setting> (*ranges)();   // the settings with limits; Setting::value has the type, but is a null pointer
   // For a preset: the spec of the other member that it stands for. Its positional items are
   // defaults, its named items are fixed.
   std::string preset = {};
@@ -62,7 +62,7 @@ Spec expand_preset(const std::string& preset, const Spec& spec);
 // pointwise(relu, soft_cap=30). The constructor rejects other unknown settings.
 void check_setting_names(const Spec& spec, const std::string& name, const std::vector<std::string>& aliases,
                          const std::map<std::string, const Defaults*>& family);
-// Returns the message, after the spec if it does not begin with its name.
+// Returns "SPEC: MESSAGE"; the message alone if it begins with name or spec or there are no items.
 std::string message_with_spec(const Spec& spec, const std::string& name, std::string_view message);
 // Returns the activation that an unknown name means for a member; empty if none.
 std::string activation_meant(const Spec& spec, bool takes_activation, std::string_view variants);
@@ -153,7 +153,7 @@ Spec resolved(const Registry<Entry<Product, Arguments...>>& family, const Spec& 
   if (entry && !entry->preset.empty()) return resolved(family, expand_preset(entry->preset, spec));
   return entry ? entry->resolve({entry->name, spec.items}) : spec;
 }
-// Returns the spec with names in place of aliases; unchanged if its name is not in the family.
+// Returns the spec with canonical names for aliases; unchanged if its name is not in the family.
 template <class Product, class... Arguments>
 Spec renamed(const Registry<Entry<Product, Arguments...>>& family, const Spec& spec) {
   const Entry<Product, Arguments...>* const entry = family.find(spec.name);

@@ -41,7 +41,7 @@ struct Family {
   std::vector<std::string> members;
 };
 std::vector<Family> families();  // in alphabetical order
-// Adds a family; called next to its registry. `names` returns the registered names.
+// Adds a family, whose registered names `names` returns. Returns true, to initialize a static.
 bool add_family(std::string name, std::vector<std::string> (*names)());
 
 #define REGISTER_GRADIENT_CASE(family, name, make) \

@@ -11,12 +11,12 @@ namespace orrery::nn {
 
 struct SpecFamily {
   std::string name;
-  Spec (*renamed)(const Spec& spec);   // with names in place of aliases
+  Spec (*renamed)(const Spec& spec);   // with canonical names in place of aliases
   Spec (*resolved)(const Spec& spec);  // with every setting by name, defaults included
 };
 Registry<SpecFamily>& spec_families();
 
-// Adds a family; called next to its registry, which `registry` returns.
+// Adds the family of the registry that `registry` returns. Returns true, to initialize a static.
 template <auto registry>
 bool add_spec_family(
     const std::string& name,

@@ -71,7 +71,7 @@ double mean_square(double v, const std::function<double(double x)>& f);
 //   (1 + (exp(v) - 1) (1 - 1/n)) / n
 double softmax_sum_of_squares(double v, double n);
 
-// Returns the mean of this over queries: Var o = Var v_j sum_j w_j^2 for independent v_j, mean 0.
+// Returns the mean over queries of sum_j w_j^2 = Var o / Var v_j, for independent v_j of mean 0.
 Prediction predicted_softmax_output(const InputStats& stats);
 
 // Returns the mean over queries of f(queries).

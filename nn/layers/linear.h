@@ -8,8 +8,8 @@
 
 namespace orrery::nn {
 
-// x (..., C), weight (N, C), bias (N) or undefined, residual (..., N) or undefined; adds the
-// residual while the result is in the cache. Returns (..., N).
+// x (..., C), weight (N, C), bias (N) or undefined, residual (..., N) or undefined. Returns
+// x W^T + bias + residual (..., N), computed in one pass over the result.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Tensor& residual = {});
 
 // Like linear, but splits the result into dense tensors (..., sizes[i]), such as queries, keys and
@@ -20,9 +20,9 @@ std::vector<Tensor> linear_split(const Tensor& x, const Tensor& weight, const Te
 class Linear final : public Module {
  public:
   struct Options {
-    bool bias = true;
+    bool bias = true;                           // initially 0 if `weight` is given, else as the default of `weight`
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as in PyTorch
-    std::vector<int64_t> packed_rows = {};      // packed layers: the outputs of each
+    std::vector<int64_t> packed_rows = {};      // if the weight packs several layers (q, k, v): the rows of each
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
   Tensor forward(const Tensor& x, ForwardPass& pass) override;  // (..., inputs) -> (..., outputs)
@@ -35,7 +35,7 @@ class Linear final : public Module {
 // Shared by linear operations and operations that contain one (nn/feed_forwards/dense.cpp).
 namespace detail {
 
-// Returns the sum of the rows of g (R, N) in the gradient buffer of `input`; undefined if unused.
+// Returns the sum of the rows of g (..., N) in the buffer of `input`; undefined if none is needed.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
 // Returns dW = g^T x and db in the buffers of `input` and the next input; g (..., N), x (..., C).
 Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x);

@@ -14,7 +14,8 @@ class ImageReader {
  public:
   ImageReader(const LoadedRun& trained, const models::ImageModel& model);
   Tensor read(const std::string& path);  // (1, H, W, C) f32; throws if decoding fails
-  void warn_of_rotated_images() const;   // covers all images read; prints to standard error
+  // Warns on standard error if images read so far have an Exif orientation, which read() ignores.
+  void warn_of_rotated_images() const;
 
  private:
   int64_t size_, channels_;

@@ -14,8 +14,8 @@ struct LoadedRun {
   models::TrainSettings settings;
   std::string tokenizer;  // see Task::tokenizer; "token_ids" for a language model without one
   std::unique_ptr<nn::Module> model;
-  std::string version;  // version of the program that wrote it; empty: unknown
-  std::vector<models::TrainingData> trained_on = {};
+  std::string version;                                // of the program that wrote the checkpoint; empty: unknown
+  std::vector<models::TrainingData> trained_on = {};  // data that the weights were trained on
 };
 
 // Returns the run that a command is given: --checkpoint=RUN, else words[0], which it removes.

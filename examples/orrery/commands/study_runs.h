@@ -16,7 +16,7 @@
 namespace orrery::program {
 
 constexpr const char* diverged = "diverged";  // a metric that no log contains
-bool names_divergence(const std::string& pattern);  // if the pattern matches it
+bool names_divergence(const std::string& pattern);  // true if the pattern matches `diverged`
 
 struct StudyRuns {
   models::Measurements measured;                               // empty if a signal stopped it or a run failed

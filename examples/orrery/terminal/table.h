@@ -18,11 +18,12 @@ class Table {
  public:
   // `alignment`: one letter per column, l or r. A header of empty texts is not printed.
   Table(std::vector<std::string> header, std::string alignment);
-  void add(std::vector<std::string> row);  // prints cells with for_terminal
-  // Headers are bold if the stream has colors. On a narrower terminal the columns that do not fit
-  // follow below, each part with the first column, or the first two.
+  void add(std::vector<std::string> row);  // cells are passed through for_terminal
+  // Returns the table as text for the stream `descriptor`, with bold headers if the stream has
+  // colors. On a narrower terminal the columns that do not fit follow below. Each part repeats the
+  // first column, or the first two if the table has at least three and texts of the first repeat.
   std::string print(int indent = 2, int descriptor = 1) const;
-  std::string print_unbroken(int descriptor) const;  // all columns side by side
+  std::string print_unbroken(int descriptor) const;  // likewise, with all columns side by side
 
  private:
   std::string print(const std::vector<size_t>& columns, int indent, int descriptor) const;
@@ -38,6 +39,6 @@ std::string right_aligned(const std::string& text, size_t width);      // width 
 size_t terminal_columns(int descriptor = 1, size_t if_unknown = 100);  // of this stream, if it is a terminal
 // Cuts each line after `columns` columns, because a longer one would wrap. Colors stay.
 std::string cut_lines(const std::string& text, size_t columns);
-std::string megabytes(double bytes);  // 12.3
+std::string megabytes(double bytes);  // 12.3: in units of 10^6 bytes, without the unit
 
 }  // namespace orrery::program

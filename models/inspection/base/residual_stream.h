@@ -36,8 +36,8 @@ struct ObservedStreams {
 };
 // Runs the model twice. Returns no streams if the model has no embedding hook.
 ObservedStreams observe_streams(const InspectedExample& example);
-// Returns the logits if `state` (positions, width) replaces the last state of the last stream: it
-// goes through the model's own final layers.
+// Returns the logits (rows, choices) of `example` with `state` (positions, width) in place of the
+// last state of `last`, the last stream: the model's own final layers read it.
 Tensor logits_of(const InspectedExample& example, const ResidualStream& last, const Tensor& state);
 // Calls take(index, logits) for each of many states. Few matrix products compute all these logits.
 void for_each_logits(const InspectedExample& example, const ResidualStream& last, std::span<const Tensor> states,

@@ -24,7 +24,7 @@ std::vector<double> log_probabilities(const Tensor& logits, std::span<const int3
 // Returns minus the mean of ln p over the rows with a target; NaN if there are none.
 double loss_of(const Tensor& logits, std::span<const int32_t> targets);
 int32_t most_likely(std::span<const double> row);  // index of the first maximum
-// Returns a rank from 1; 1: no logit is larger.
+// Returns the rank of `target` in a row of logits, from 1; 1: no logit is larger.
 int64_t rank_of(std::span<const double> row, int32_t target);
 // Returns the indices of the largest values, largest first, at most `count`.
 std::vector<int32_t> largest(std::span<const double> row, int64_t count);

@@ -46,7 +46,7 @@ struct TaskOptions {
   int64_t micro_batches = 1;  // per step
   uint64_t seed = 0;
   std::string tokenizer = {};  // of the run that is resumed, init_from or evaluated; empty: made from the data
-  std::vector<TrainingData> trained_on = {};  // by that run
+  std::vector<TrainingData> trained_on = {};  // data that the same run was trained on
   Purpose purpose = Purpose::train;
   bool bleu = true;  // with Purpose::evaluate: compute BLEU of a translating model, too
   Device device = Device::cpu;  // of the model
@@ -126,8 +126,8 @@ class Task {
   virtual int64_t bytes() const = 0;                                     // of the data in memory
   virtual int64_t sequence_length() const { return 1; }                  // positions of a sequence; 1: no sequences
   virtual int64_t uses_per_parameter() const { return 1; }               // approximate uses of a parameter per position
-  virtual int64_t validation_batch() const = 0;                          // sequences, images, ... at once
-  virtual int64_t training_batch(int64_t batch) const { return batch; }  // of a micro-batch, at most
+  virtual int64_t validation_batch() const = 0;                          // sequences, images, ... in a validation batch
+  virtual int64_t training_batch(int64_t batch) const { return batch; }  // maximum in a micro-batch
   // Returns the number of full-length sequences that take as long as a mean micro-batch.
   virtual double mean_batch_size(int64_t batch) const { return static_cast<double>(training_batch(batch)); }
   // A dummy batch of this size, for memory planning.

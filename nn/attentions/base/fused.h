@@ -20,8 +20,8 @@ AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions&
 
 // Returns the scores (B, H, Tq, Tk + N), 0 where masked. Hooks get them by the name in the options.
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
-// Returns 1 where a key or slot is visible to a query, else 0 (also for keys with m = 0): (B or 1,
-// H or 1, Tq, Tk + N), not differentiable.
+// Returns 1 where a key or slot is visible to a query, else 0 (also where the span's ramp gives
+// weight 0): (B or 1, H or 1, Tq, Tk + N), not differentiable.
 Tensor attention_mask(const AttentionInputs& inputs, const AttentionOptions& options);
 // Returns attention_scores with minus infinity where masked.
 Tensor masked_scores(const AttentionInputs& inputs, const AttentionOptions& options);

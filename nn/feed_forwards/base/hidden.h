@@ -9,8 +9,8 @@
 
 namespace orrery::nn {
 
-// Passes path.pre_activation (z) and path.hidden (a = F(z)) to hooks. Returns a if a hook may
-// replace them; the feed-forward then continues from a. Otherwise returns an undefined tensor.
+// Passes path.pre_activation, z = before(), and path.hidden, a = after(z), to hooks. Returns a if a
+// hook may replace them, and the feed-forward continues from a; else returns an undefined tensor.
 Tensor hooked_hidden(std::string_view path, const std::function<Tensor()>& before,
                      const std::function<Tensor(const Tensor& z)>& after);
 

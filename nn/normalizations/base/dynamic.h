@@ -1,4 +1,4 @@
-// Layer shared by DyT, Derf and dynamic(F):  y = F(alpha x + shift) weight + bias.
+// Layer shared by DyT, Derf and dynamic(F):  y = F(alpha x + shift) weight + bias, (..., width).
 #pragma once
 
 #include <optional>

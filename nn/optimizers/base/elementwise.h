@@ -41,7 +41,7 @@ struct UpdateElements {
   }
 };
 
-// Updates elements [begin, end) of the flat tensors; moments[k] starts at element first_moment.
+// Updates elements [begin, end) of the flat buffers; their moments begin at element first_moment.
 template <class Formula>
 void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
                      const std::array<Tensor, Formula::moments>& moments, int64_t first_moment,

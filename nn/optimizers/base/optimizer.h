@@ -27,15 +27,15 @@ class FlatParameters {
   struct Segment {
     std::string path;
     Parameter* parameter;
-    int64_t begin, end;  // elements of the flat buffers; the gaps between segments (alignment) stay zero
+    int64_t begin, end;  // elements [begin, end) of the flat buffers; gaps between segments (alignment) stay zero
   };
   struct PackedTensor {  // one of the tensors that are packed in a parameter
-    int64_t begin, end;  // elements of the flat buffers
+    int64_t begin, end;  // elements [begin, end) of the flat buffers
     Shape shape;
   };
   static std::vector<PackedTensor> packed_tensors_of(const Segment& segment);
   struct ParamGroup {  // adjacent segments with equal options
-    int64_t begin, end;
+    int64_t begin, end;  // elements [begin, end) of the flat buffers
     bool decay;
     std::string lr_group;
     double lr_scale;
@@ -62,8 +62,8 @@ class FlatParameters {
 };
 
 // The setting `lr_scales` of every optimizer: groups(slopes=0.1, spans=10) multiplies the
-// learning rate of parameters by the factor of their lr_group; 0 freezes them. The setting of `train`
-// with this name takes patterns of parameter paths instead.
+// learning rate of parameters by the factor of their lr_group; 0 freezes them. `train` has another
+// setting of this name, whose factors belong to patterns of parameter paths.
 struct GroupLearningRates {
   Spec spec{"none", {}};
   template <class V>
@@ -75,11 +75,11 @@ struct GroupLearningRates {
 
 class Optimizer {
  public:
-  // In device memory, so that a captured CUDA graph can be replayed with other values. These types
-  // are public, because nvcc requires public types in kernel arguments.
+  // StepArguments are in device memory, so that a captured CUDA graph can be replayed with other
+  // values. These types are public, because nvcc requires public types in kernel arguments.
   struct StepArguments {
-    double lr, clip_factor, first_correction, second_correction;
-    double skip;  // not 0: the update changes nothing
+    double lr, clip_factor, first_correction, second_correction;  // of this step; gradients are times clip_factor
+    double skip;                                                  // not 0: the update changes nothing
   };
   struct GroupOptions {  // options of a parameter group
     double lr_scale;
@@ -97,13 +97,13 @@ class Optimizer {
   // it. Sets *norm if given. Returns false, without an update, if the norm is not finite.
   bool step(double lr, double clip = 0, double* norm = nullptr);
 
-  // A step without waiting, in three calls. send_request() sends lr and clip of the next
-  // update to the device. update() queues it and may be captured and replayed. If the norm or
-  // `loss` (one f64 number, optional) is not finite, the device skips this and all later updates.
-  // fetch_status() and status() report this to the host later, after more updates are queued.
+  // A step without waiting, in four calls. send_request() sends lr and clip of the next update to
+  // the device. update() queues it and may be captured and replayed. If the norm or `loss` (one f64
+  // number, optional) is not finite, the device skips this and all later updates. fetch_status()
+  // queues a copy for the host; status(ticket) waits for it; more updates may be queued before.
   struct StepStatus {
     double gradient_norm;
-    bool done;
+    bool done;  // false: this update or an earlier one was skipped
   };
   void send_request(double lr, double clip = 0);
   void update(const Tensor& loss = {});
@@ -121,7 +121,7 @@ class Optimizer {
 
  protected:
   virtual void update_parameters(const StepArguments* arguments) = 0;
-  virtual std::pair<double, double> corrections(int64_t step) const;
+  virtual std::pair<double, double> corrections(int64_t step) const;  // Adam's 1 - beta^step; default: 1, 1
 
   // Sets lr factors. Error messages start with the optimizer's `name` and list the lr groups.
   void set_lr_scales(const std::string& name, const GroupLearningRates& lr_scales);
@@ -137,7 +137,7 @@ class Optimizer {
 
  private:
   Tensor gradient_square();  // sum of the squares of all gradients, f64
-  void clear_skip();         // clears the skip, so that the next update runs
+  void clear_skip();         // the next update runs again
 
   HostToDevice requests_;
   Tensor arguments_, status_;

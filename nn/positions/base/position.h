@@ -1,6 +1,5 @@
-// Position encodings. A position acts on the embedding, on queries and keys, or on the
-// scores. A model makes one and passes it to all its attentions, so that all heads and
-// layers share a learned table.
+// Position encodings. A position acts on the embedding, on queries and keys, or on scores. A model
+// makes one and passes it to all its attentions, so all heads and layers share a learned table.
 #pragma once
 
 #include "nn/base/entry.h"
