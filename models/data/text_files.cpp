@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
-#include <utility>
 
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
