@@ -77,7 +77,8 @@ std::string full_target(const HookAlias& alias, const std::string& layer) {
   const std::string near = nearest(pattern, known);
   std::string meant;
   for (const HookAlias& alias : hook_aliases())
-    if (full_source(alias, layer) == near) meant = full_target(alias, layer);
+    if (full_source(alias, layer) == near)
+      meant = alias.in_block ? text("blocks.", layer, ".", alias.target) : alias.target;
   fail("hooks: TransformerLens's '", pattern, "' is not available here; ",
        near.empty() ? "" : text("did you mean '", near, "' (", meant, ")? "), "available: ", join(known));
 }
@@ -144,6 +145,19 @@ std::vector<std::string> hook_patterns(std::span<const std::string> patterns) {
   for (const std::string& pattern : patterns)
     for (std::string& name : resolve_hook_names(pattern)) all.push_back(std::move(name));
   return all;
+}
+
+void check_all_matched(const Hooks& hooks, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    for (const std::string& target : resolve_hook_names(pattern)) {
+      const auto is_match = [&](const std::string& name) {
+        return ::fnmatch(target.c_str(), name.c_str(), FNM_EXTMATCH) == 0;
+      };
+      if (target != pattern && std::ranges::none_of(hooks.names(), is_match))
+        fail("hooks: no value matches '", pattern, "'; available: ",
+             join(std::vector(hooks.names().begin(), hooks.names().end())));
+    }
+  hooks.check_all_matched();
 }
 
 }  // namespace orrery::models

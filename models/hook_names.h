@@ -39,11 +39,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/autograd/hooks.h"
+
 namespace orrery::models {
 
 // Returns orrery's names for one of TransformerLens; several if its * or ? matches several. A * for
 // the layer matches digits: blocks.*.hook_resid_pre is one value per block. Other names, except
-// former ones, are returned unchanged: Hooks::check_all_matched reports names without a value.
+// former ones, are returned unchanged: check_all_matched reports names without a value.
 // Throws for an unknown name with hook, attn, mlp, ln1, ln2 or ln_final; offers the nearest.
 std::vector<std::string> resolve_hook_names(const std::string& pattern);
 // Returns the names for all patterns, in order.
@@ -51,6 +53,8 @@ std::vector<std::string> hook_patterns(std::span<const std::string> patterns);
 inline std::vector<std::string> hook_patterns(const std::vector<std::string>& patterns) {
   return hook_patterns(std::span<const std::string>(patterns));
 }
+// Hooks::check_all_matched for hooks of hook_patterns(patterns): the error has the name as it was given.
+void check_all_matched(const Hooks& hooks, const std::vector<std::string>& patterns);
 
 // Returns a name or pattern with the current name of its value in place of a former one:
 // "blocks.*.attention.head_output" for "blocks.*.attention.read". A pattern of a former name matches

@@ -110,9 +110,9 @@ if(TARGET orrery)
     add_executable(wrong_derivative tests/examples/wrong_derivative.cpp examples/orrery/commands/gradcheck.cpp
                                     examples/orrery/commands/gradient_diagnosis.cpp
                                     examples/orrery/commands/pointwise_check.cpp examples/orrery/terminal/arguments.cpp
+                                    examples/orrery/terminal/help_text.cpp examples/orrery/terminal/messages.cpp
                                     examples/orrery/terminal/process_io.cpp examples/orrery/terminal/progress.cpp
-                                    examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp
-                                    examples/orrery/terminal/messages.cpp)
+                                    examples/orrery/terminal/style.cpp examples/orrery/terminal/table.cpp)
     target_link_libraries(wrong_derivative PRIVATE orrery_models)
     orrery_add_formulas(wrong_derivative tests/examples/wrong_derivative.cpp)
     target_compile_definitions(examples_tests PRIVATE "WRONG_DERIVATIVE_PROGRAM=\"$<TARGET_FILE:wrong_derivative>\"")

@@ -16,7 +16,8 @@
 // letter marks a gradient of the loss; d_ij alone is the factor of dropout, g_ij is dw_ij.
 //
 //   dv_j = sum_i d_ij w_ij do_i              g_ij = d_ij <do_i, v_j> + dS_i - dH_i (ln(w_ij / P_i) + H_i) / P_i
-//   ds_ij = w_ij (g_ij - c_i)                softmax, c_i = <do_i, o_i> + dS_i = sum_j w_ij g_ij
+//   ds_ij = sum_k g_ik dw_ik/ds_ij           softmax, dw_ik/ds_ij = w_ik ([j = k] - w_ij), from w = m exp(s - L)
+//         = w_ij (g_ij - c_i)                c_i = <do_i, o_i> + dS_i = sum_j w_ij g_ij
 //   ds_ij = m_ij F'(s_ij) g_ij               pointwise
 //   dm_ij = exp(s_ij - L_i) (g_ij - c_i)     softmax;   F(s_ij) g_ij pointwise
 //   dz    = sum dm_ij / R  where 0 <= r_ij <= 1                     both ends included, as in the authors' clamp
@@ -38,8 +39,7 @@
 // sums (see Problem). Gradients of relative terms and spans per head are summed in up to 16 chunks.
 // Source of the scheme: Dao et al. 2022, arXiv:2205.14135; Rabe and Staats 2021, arXiv:2112.05682.
 //
-// This file has the problem for both devices, in plain values and pointers. The formulas per
-// element are in engine/attention_formula/formula.h; engine/attention/attention.h takes tensors.
+// Formulas per element: engine/attention_formula/formula.h; tensors: engine/attention/attention.h.
 #pragma once
 
 #include <cstdint>

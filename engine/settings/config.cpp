@@ -95,7 +95,7 @@ void check_limits(std::string_view, bool, const Limits&) {}
 void check_choice(std::string_view what, const std::string& word, const Limits& limits) {
   if (limits.choices.empty() || std::find(limits.choices.begin(), limits.choices.end(), word) != limits.choices.end())
     return;
-  detail::fail_unknown(what, word, limits.choices, {});
+  detail::fail_unknown(what, word, limits.choices, limits.aliases);
 }
 void check_limits(std::string_view what, const std::string& x, const Limits& limits) { check_choice(what, x, limits); }
 void check_limits(std::string_view what, const Spec& x, const Limits& limits) { check_choice(what, x.name, limits); }

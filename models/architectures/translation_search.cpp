@@ -6,7 +6,9 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
+#include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 
 namespace orrery::models {
 namespace {
@@ -54,6 +56,7 @@ class Search {  // of one batch
       lengths_.push_back(static_cast<int32_t>(length));
     }
     hypotheses_.resize(rows.size());
+    check_search_memory();
     const auto [tokens, lengths] = padded(rows);
     model_.encode(tokens.to(device_), lengths.to(device_), pass_);
     pass_.cache = &cache_;
@@ -64,6 +67,18 @@ class Search {  // of one batch
   }
 
  private:
+  // Throws if the candidates and logits of a step cannot fit when every beam is full.
+  void check_search_memory() const {
+    constexpr double logits_held = 3;  // logits, their exponentials, a copy
+    const auto vocabulary = static_cast<double>(marks_.vocabulary), beam = static_cast<double>(s_.beam);
+    double rows = 0;
+    for (const Sentence& sentence : sentences_)
+      rows += std::min(beam, std::pow(vocabulary, static_cast<double>(sentence.limit)));
+    const double of_row = std::min(2 * beam, vocabulary) * sizeof(Candidate) + logits_held * sizeof(float) * vocabulary;
+    check_memory(text("translate: ", pluralize(static_cast<int64_t>(sentences_.size()), "sentence"),
+                      " at once with beam=", s_.beam),
+                 rows * of_row, "use a smaller beam or batch_size");
+  }
   // Returns the most likely tokens of each row.
   std::vector<std::vector<Candidate>> next_candidates() {
     std::vector<int32_t> last;

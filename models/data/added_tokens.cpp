@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/types/check.h"
 #include "models/data/json_members.h"
@@ -154,23 +155,24 @@ const AddedToken* AddedTokens::find(const Kind& kind, std::string_view text, siz
 }
 
 AddedTokens::Matcher::Matcher(const AddedTokens& tokens, std::string_view text)
-    : tokens_(tokens), text_(text), first_{0, 0, 0} {}
+    : tokens_(tokens), text_(text) {}
 
 AddedTokens::Found AddedTokens::Matcher::next(size_t at) {
-  if (first_.end <= at) {
-    size_t begin = at;
-    const AddedToken* const token = tokens_.find(tokens_.first_, text_, begin);
-    first_ = with_stripped(begin, token, at, text_.size());
-  }
-  size_t begin = at;
-  const AddedToken* const token = tokens_.find(tokens_.later_, text_.substr(0, first_.begin), begin);
-  return token ? with_stripped(begin, token, at, first_.begin) : first_;
+  const auto find = [&](const Kind& kind, size_t& from, size_t to) {
+    size_t begin = from;
+    const AddedToken* const token = tokens_.find(kind, text_.substr(0, to), begin);
+    if (token) from = begin + token->text.size();
+    return with_stripped(begin, token, at, to);
+  };
+  if (!first_) first_ = find(tokens_.first_, first_from_, text_.size()), later_from_ = at;
+  const Found later = find(tokens_.later_, later_from_, first_->begin);
+  return later.token ? later : *std::exchange(first_, std::nullopt);
 }
 AddedTokens::Found AddedTokens::Matcher::with_stripped(size_t begin, const AddedToken* token, size_t from,
                                                        size_t to) const {
-  if (!token) return {to, to, 0};
-  Found found{begin, begin + token->text.size(), static_cast<int32_t>(token->number)};
-  if (token->strips_left) found.begin -= trailing_white_space(text_.substr(from, begin - from));
+  if (!token) return {to, to, {}};
+  Found found{std::max(begin, from), begin + token->text.size(), static_cast<int32_t>(token->number)};
+  if (token->strips_left) found.begin -= trailing_white_space(text_.substr(from, found.begin - from));
   if (token->strips_right) found.end += leading_white_space(text_.substr(found.end, to - found.end));
   return found;
 }

@@ -35,10 +35,12 @@ class AddedTokens {
 
   struct Found {
     size_t begin, end;
-    int32_t token;
+    std::optional<int32_t> token;  // none: the end of the text
   };
   // Finds tokens and the white space that belongs to them in a text, which must outlive this. The
   // longest token at a position wins. Normalized tokens are matched in the text between the others.
+  // As in Hugging Face's tokenizers, white space that belongs to a token may hold another token: its
+  // `begin` is then the last one's end, and its `end` may be before that.
   class Matcher {
    public:
     Matcher(const AddedTokens& tokens, std::string_view text);
@@ -46,12 +48,13 @@ class AddedTokens {
     Found next(size_t at);
 
    private:
-    // Adds white space within [from, to) to a token; returns an empty range at `to` without one.
+    // Adds white space within [from, to) to a token; returns an empty range at `to` without a token.
     Found with_stripped(size_t begin, const AddedToken* token, size_t from, size_t to) const;
 
     const AddedTokens& tokens_;
     std::string_view text_;
-    Found first_;  // the next token that is not normalized
+    std::optional<Found> first_;               // the next token that is not normalized, once it is found
+    size_t first_from_ = 0, later_from_ = 0;  // where the search for the next token of a kind begins
   };
 
  private:

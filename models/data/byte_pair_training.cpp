@@ -12,7 +12,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 #include "models/data/byte_pairs.h"
 
 namespace orrery::models {
@@ -72,6 +74,10 @@ class MergeTrainer {
     for (const Word& word : words) all += word.bytes.size();
     check(all < none, "tokenizer: the different words of the text have ", all,
           " bytes, but byte_pair is trained on fewer than ", none, "; use a shorter text");
+    constexpr double of_byte = sizeof(Node) + 6 * sizeof(uint32_t);  // a node and its places in lists, which double
+    const auto size = static_cast<double>(all);
+    check_memory("tokenizer: training byte pairs on words of " + in_megabytes(size), of_byte * size,
+                 "use a shorter text");
     nodes_.reserve(all);
     for (const Word& word : words) {
       const uint32_t begin = static_cast<uint32_t>(nodes_.size());

@@ -187,18 +187,16 @@ class BytePairs final : public Tokenizer {
     const size_t reach = std::max<size_t>(1, added_.reach());
     // From here on, an added token may begin that the end of the text cuts off.
     const size_t certain = !more ? text.size() : text.size() < reach ? 0 : text.size() - reach + 1;
-    size_t at = 0;
-    while (at < text.size()) {
+    for (size_t at = 0;;) {
       const AddedTokens::Found next = matcher.next(at);
       if (more && next.begin >= certain)
         return at >= certain ? at : at + pretokenizer_.each_complete(text.substr(at, certain - at), take);
       pretokenizer_.each(text.substr(at, next.begin - at), take);
-      if (next.begin == next.end) break;
-      tokens.push_back(next.token);
-      if (ends) ends->push_back(next.end);
+      if (!next.token) return text.size();
+      tokens.push_back(*next.token);
+      if (ends) ends->push_back(std::max(next.begin, next.end));
       at = next.end;
     }
-    return text.size();
   }
 
   // `at`: offset of the pre-token in the text, for errors.
@@ -215,6 +213,7 @@ class BytePairs final : public Tokenizer {
     if (pretoken.size() > max_cached_bytes) {
       for (size_t begin = 0, end = 1; begin < pretoken.size(); begin = end++) {
         while (end < pretoken.size() && together_[pair_of(pretoken, end - 1)]) ++end;
+        check_word_memory(end - begin);
         const std::vector<int32_t> merged = merge(pretoken.substr(begin, end - begin), at + begin);
         tokens.insert(tokens.end(), merged.begin(), merged.end());
       }
@@ -250,7 +249,9 @@ class BytePairs final : public Tokenizer {
     };
     constexpr size_t none = static_cast<size_t>(-1);
     std::vector<Node> nodes(pretoken.size());
-    std::priority_queue<Candidate> candidates;
+    std::vector<Candidate> room;
+    room.reserve(nodes.size());
+    std::priority_queue<Candidate> candidates({}, std::move(room));
     const auto consider = [&](size_t left, size_t right) {
       if (left == none || right == none) return;
       const int32_t a = nodes[left].token, b = nodes[right].token;

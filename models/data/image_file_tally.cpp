@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/settings/registry.h"
 #include "engine/types/ascii.h"
 #include "engine/types/check.h"
 
@@ -77,21 +76,6 @@ int exif_orientation(std::string_view bytes) {
   return ExifReader(png ? exif_of_png(bytes) : exif_of_jpeg(bytes)).orientation();
 }
 
-void ImageFileTally::Count::add(const std::string& kind, const std::string& path) {
-  if (of_kind.empty()) first = path;
-  ++of_kind[kind];
-}
-std::string ImageFileTally::Count::print(const std::string& from, const char* of_one, const char* of_several) const {
-  int64_t all = 0;
-  std::vector<std::string> kinds;
-  for (const auto& [kind, count] : of_kind) {
-    kinds.push_back(text(count, " ", kind));
-    all += count;
-  }
-  return text(all, all == 1 ? " file in " : " files in ", from, " (", join(kinds), "; first: ", first, ") ",
-              all == 1 ? of_one : of_several);
-}
-
 void ImageFileTally::leave_out(const std::string& path) {
   const std::string ending = lower_case(std::filesystem::path(path).extension().string());
   leave_out(path, ending.empty() ? "without a file extension" : ending);
@@ -104,10 +88,10 @@ void ImageFileTally::check_orientation(const std::string& path, std::string_view
 
 std::vector<std::string> ImageFileTally::notes(const std::string& from) const {
   std::vector<std::string> all;
-  if (!left_out_.of_kind.empty())
+  if (!left_out_.empty())
     all.push_back(left_out_.print(from, "is", "are") +
                   " left out; only PNG and JPEG files are read, in class folders only those not in subfolders");
-  if (!rotated_.of_kind.empty())
+  if (!rotated_.empty())
     all.push_back(rotated_.print(from, "has", "have") +
                   " an Exif orientation, which is not applied; rotate the images first, for example with exiftran -ai");
   return all;

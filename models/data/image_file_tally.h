@@ -1,11 +1,11 @@
 // Counts of files that are not read as images, or not as intended, with one sentence for each.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "models/data/file_count.h"
 
 namespace orrery::models {
 
@@ -17,13 +17,7 @@ class ImageFileTally {
   std::vector<std::string> notes(const std::string& from) const;            // about files of `from`
 
  private:
-  struct Count {
-    std::map<std::string, int64_t> of_kind = {};
-    std::string first = {};  // path
-    void add(const std::string& kind, const std::string& path);
-    std::string print(const std::string& from, const char* of_one, const char* of_several) const;
-  };
-  Count left_out_, rotated_;
+  FileCount left_out_, rotated_;
 };
 
 // Returns the Exif orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the stored image.

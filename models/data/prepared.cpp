@@ -278,7 +278,11 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   if (validation.size() > 0) write_token_file(p.out + validation_name, validation, vocabulary);
   write_file_atomically(p.out + description_name, json_text(description, 1) + "\n");
   write_token_file(p.out + train_name, train, vocabulary);
-  return {train.size(), validation.size(), vocabulary, tokenizer->notes()};
+  std::vector<std::string> notes = tokenizer->notes();
+  for (const TextFiles* const files : {&input, &held_out})
+    if (files == &input || own)
+      for (std::string& note : files->notes()) notes.push_back(std::move(note));
+  return {train.size(), validation.size(), vocabulary, std::move(notes)};
 }
 
 }  // namespace orrery::models

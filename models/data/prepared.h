@@ -44,7 +44,7 @@ struct Preparation {
 struct Prepared {
   int64_t train, validation;  // tokens
   int64_t vocabulary;
-  std::vector<std::string> notes = {};  // from Tokenizer::notes
+  std::vector<std::string> notes = {};  // about the tokenizer and files that are left out
 };
 // Reads a text, which may exceed memory, and writes a folder as above. Calls `progress` with the
 // fraction done: "learned" while the tokenizer is trained, "read" while the text is encoded.

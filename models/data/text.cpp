@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/system/machine_memory.h"
+#include "engine/types/format.h"
 #include "models/data/prepared.h"
 #include "models/data/text_files.h"
 
@@ -59,7 +60,8 @@ class TokensInMemory {
     const size_t next = grows ? size + std::max(at_once, size / 4) : std::min(size + at_once, tokens_.capacity());
     const double still = bytes_read_ > 0 ? held * (whole / static_cast<double>(bytes_read_) - 1) : 0;
     const double bytes_of_one = sizeof(int32_t) * (counted_ ? 2 : 1);
-    check_memory("text: " + files_.path(),
+    const std::string so_far = held > 0 ? text(", after ", in_megabytes(bytes_of_one * held), " of tokens,") : "";
+    check_memory("text: " + files_.path() + so_far,
                  bytes_of_one * std::max(still, static_cast<double>(next) - (grows ? 0 : held)), shorter_text);
     if (grows) tokens_.reserve(next);
     if (counted_) characters_.reserve(next);
@@ -108,6 +110,7 @@ Text::Text(const std::string& path, const Tokenizer& tokenizer, double validatio
   } else {
     check_text_fits(path, tokenizer.name());
     const TextFiles files(path);
+    notes_ = files.notes();
     const TextFiles::Fingerprints fingerprints = files.fingerprints();
     fingerprint_ = fingerprints.text, division_ = fingerprints.division;
     train_ = encode_all(files, tokenizer, fingerprints, parts_);

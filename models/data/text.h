@@ -35,6 +35,7 @@ class Text {
   // Returns the whole text, then its files if there are several; of prepared tokens also the texts.
   const std::vector<TextPart>& parts() const { return parts_; }
   const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
+  const std::vector<std::string>& notes() const { return notes_; }  // about files that are left out
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
   // validation split has only one token.
   void check_context(int64_t context) const;
@@ -43,6 +44,7 @@ class Text {
   std::string path_;
   Fingerprint fingerprint_, division_;
   std::vector<TextPart> parts_;
+  std::vector<std::string> notes_;
   TokenSequence train_, validation_;
   std::optional<TokenSequence> whole_;  // train_ and validation_; none: the data has a validation split
 };

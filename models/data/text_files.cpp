@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <span>
 
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/data/data_format.h"
 #include "models/formats/gzip.h"
@@ -28,6 +30,16 @@ std::string file_of_tokens(const std::string& file) {
   return "";
 }
 
+// Returns the ending of a file in a folder that is not read as text; else "".
+std::string ending_of_other_files(const std::string& file) {
+  static constexpr std::string_view endings[] = {"~",     ".bak",  ".png", ".jpg", ".jpeg", ".gif",    ".bmp",
+                                                 ".tif",  ".tiff", ".webp", ".ico", ".tgz",  ".tar.gz", ".bz2",
+                                                 ".xz",   ".zst",  ".lz4",  ".7z",  ".zip",  ".rar"};
+  const std::string name = lower_case(file);
+  const auto found = std::ranges::find_if(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+  return found == std::end(endings) ? "" : std::string(*found);
+}
+
 }  // namespace
 
 void check_is_text(const std::string& file) {
@@ -37,8 +49,13 @@ void check_is_text(const std::string& file) {
 
 TextFiles::TextFiles(const std::string& path) : path_(path) {
   const bool folder = folder_exists(path);
-  files_ = folder ? files_below(path) : std::vector<std::string>{path};
-  check(!files_.empty(), "text: ", path, " is a folder without files; give a text file or a folder of them");
+  for (const std::string& file : folder ? files_below(path) : std::vector<std::string>{path})
+    if (const std::string ending = folder ? ending_of_other_files(file) : ""; !ending.empty())
+      left_out_.add(ending, file);
+    else
+      files_.push_back(file);
+  check(!files_.empty(), "text: ", path, " is a folder without ", left_out_.empty() ? "" : "text ",
+        "files; give a text file or a folder of them");
   for (const std::string& file : files_) {
     const std::string tokens = file_of_tokens(file);
     check(tokens.empty(), "text: ", tokens,
@@ -47,6 +64,13 @@ TextFiles::TextFiles(const std::string& path) : path_(path) {
   }
   for (const std::string& file : files_) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
+}
+
+std::vector<std::string> TextFiles::notes() const {
+  if (left_out_.empty()) return {};
+  return {text(left_out_.print(path_, "is", "are"), " left out, and ", files_.size(),
+               files_.size() == 1 ? " is" : " are",
+               " read; backups, images and files compressed by another program than gzip are not read as text")};
 }
 
 void TextFiles::each_chunk(const std::string& file, const Take& take) {

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/system/files.h"
+#include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 #include "models/data/text_ends.h"
 #include "models/formats/json.h"
 #include "models/formats/unicode.h"
@@ -364,6 +366,15 @@ bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
 double min_token_count(const std::string& name_or_path, uint64_t bytes) {
   const TokenizerEntry* const named = named_by(name_or_path);
   return static_cast<double>(bytes) / (named ? *named : TokenizerEntry()).max_bytes_per_token;
+}
+
+void check_word_memory(size_t bytes) {
+  constexpr double of_byte = 80;                   // measured, for byte pairs and for SentencePiece
+  constexpr size_t always_fits = size_t{1} << 18;  // not checked, because texts have many parts of this size
+  if (bytes <= always_fits) return;
+  const auto size = static_cast<double>(bytes);
+  check_memory("tokenizer: a word or a run of spaces of " + in_megabytes(size), of_byte * size,
+               "divide it with line breaks");
 }
 
 void check_token(int32_t token, int64_t size) {

@@ -119,6 +119,8 @@ std::unique_ptr<Tokenizer> with_overrides(std::unique_ptr<Tokenizer> tokenizer, 
 
 // Encodes a text; the begin() token comes first if begins_texts().
 std::vector<int32_t> encode_text(const Tokenizer& tokenizer, std::string_view text);
+// Throws Error if memory cannot hold the encoding of a word, or of any text that is encoded at once.
+void check_word_memory(size_t bytes);
 // Returns the tokens from which generation without a prompt starts: begin(), else a line break,
 // else token 0.
 std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer);

@@ -1,4 +1,4 @@
-// Parser of the conditions that refute a claim: "relu > softmax - 0.01", or with a metric of its own
+// Parser of the conditions that refute a claim: "relu > softmax - 0.01", or with its own metric
 // "accuracy: relu < softmax" (claim.h).
 #pragma once
 

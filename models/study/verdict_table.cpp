@@ -99,6 +99,16 @@ std::string verdict_counts(std::span<const ListedVerdict> all) {
   return counts_text + ".\n";
 }
 
+// "Reversed:", and a list of the reversed claims; empty if there is none.
+std::string reversed_claims(std::span<const ListedVerdict> all, const std::string& claims) {
+  std::string list;
+  for (const ListedVerdict& each : all)
+    if (each.verdict && !each.verdict->smoke && each.verdict->result.verdict == Verdict::reversed)
+      list += text("* [", for_markdown(each.sentence()), "](",
+                   link_for_markdown(path_in(claims, each.path() + ".toml")), ")\n");
+  return list.empty() ? "" : "Reversed:\n\n" + list + "\n";
+}
+
 std::string versions(std::span<const ListedVerdict> all) {
   std::vector<std::string> names;
   for (const ListedVerdict& each : all)
@@ -152,17 +162,18 @@ std::string verdicts_csv(std::span<const ListedVerdict> all) {
 
 std::string verdicts_page(std::span<const ListedVerdict> all, const std::string& claims) {
   std::string page = page_heading;
-  page += verdict_counts(all) + "\n";
+  page += verdict_counts(all) + "\n" + reversed_claims(all, claims);
+  page +=
+      "A claim is shown if every 95 % interval is on the claim's side of the bound that would refute it, reversed if "
+      "one is on the other side of this bound and of zero, else not shown; \"at this scale\" means that the test is "
+      "smaller than the source's.  [verdicts.csv](verdicts.csv) has a line for each claim.\n\n";
   if (const std::string table = short_verdicts(all, claims); !table.empty()) page += table + "\n";
   page +=
       "Written by `orrery study --all`.  Each row is a claim file, which states what would refute the claim.  Paired "
-      "runs, fresh weights or times test it.  A claim is shown if every 95 % interval is on the claim's side of the "
-      "bound that would refute it, reversed if one is on the other side of this bound and of zero, else not shown; "
-      "\"at this scale\" means that the test is smaller than the source's.  `orrery study FILE` repeats a test.  The "
-      "time is that of all steps at the pace of the fastest tenth of each run, which excludes brief load by other "
-      "programs, but not lasting load.  The last column is the start of the SHA-256 of the claim file as it was when "
-      "the claim was tested; a later change of comments or names does not count.  Tested by "
-      "orrery " +
+      "runs, fresh weights or times test it.  `orrery study FILE` repeats a test.  The time is that of all steps at "
+      "the pace of the fastest tenth of each run, which excludes brief load by other programs, but not lasting load.  "
+      "The last column is the start of the SHA-256 of the claim file as it was when the claim was tested; a later "
+      "change of comments or names does not count.  Tested by orrery " +
       versions(all) + ".\n";
   std::vector<ListedVerdict> main;
   std::copy_if(all.begin(), all.end(), std::back_inserter(main), [](const ListedVerdict& each) { return each.main(); });

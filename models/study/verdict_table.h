@@ -1,4 +1,4 @@
-// The verdicts of a folder of claims, as CSV and as a page that begins with the main claims.
+// The verdicts of a folder of claims, as CSV and as a page that begins with the reversed claims.
 #pragma once
 
 #include <optional>

@@ -10,7 +10,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr int64_t windows_at_once = 16;  // per validation batch
+constexpr int64_t validation_windows = 16;     // whose losses are summed together
+constexpr int64_t max_logits = int64_t{1} << 24;  // elements at once in a validation on the CPU, if a window has fewer
 
 class LanguageModeling final : public TextTask {
  public:
@@ -30,14 +31,15 @@ class LanguageModeling final : public TextTask {
   };
 
   LanguageModeling(Settings& s, AnySettings& model, const TaskOptions& options)
-      : TextTask(s, model, options), label_smoothing_(s.label_smoothing) {
+      : TextTask(s, model, options), label_smoothing_(s.label_smoothing), device_(options.device) {
     if (options.purpose != Purpose::evaluate) batches_.emplace(training(), options.batch_size, context(), options.seed);
     if (!s.documents) return;
     end_of_document_ = end_of_text();
-    check(end_of_document_.has_value(),
-          "train: documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave "
-          "documents out");
-    check_end_of_documents(s.data), check_end_of_documents(s.validation_data);
+    const char* const command = command_of(options.purpose);
+    check(end_of_document_.has_value(), command,
+          ": documents=yes needs a tokenizer with an end-of-text token, such as GPT-2's; use one, or leave documents "
+          "out");
+    check_end_of_documents(command, s.data), check_end_of_documents(command, s.validation_data);
     if (options.purpose != Purpose::evaluate) check_documents(training(), *end_of_document_, "data");
     check_documents(validation(), *end_of_document_,
                     s.validation_data.empty() ? "the validation split of data" : "validation_data");
@@ -60,24 +62,35 @@ class LanguageModeling final : public TextTask {
   }
   std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
     const SpanReport spans(model);
-    const auto loss = evaluate(model, validation(), context(), windows_at_once, stop, end_of_document_);
+    const auto loss_on = [&](const TokenSequence& tokens) {
+      return evaluate(model, tokens, context(), validation_windows, stop, end_of_document_,
+                      windows_at_once(nn::device_of(model)));
+    };
+    const auto loss = loss_on(validation());
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
     add_bits_per_character(found, *loss, end_of_document_);
     spans.add_to(found);
     if (training_sample().size() < 2) return found;
-    const auto training_loss = evaluate(model, training_sample(), context(), windows_at_once, stop, end_of_document_);
+    const auto training_loss = loss_on(training_sample());
     if (!training_loss) return std::nullopt;
     if (training_loss->targets() > 0) found.metrics.emplace_back("training_loss", training_loss->mean());
     return found;
   }
   int64_t validation_batch() const override {
     const int64_t longest = std::max(validation_units(), training_sample().size());
-    return std::min(windows_at_once, (longest + context() - 1) / context());
+    return std::min(windows_at_once(device_), (longest + context() - 1) / context());
   }
 
  private:
+  // A GPU takes all of them: the bits of its products depend on the number of rows.
+  int64_t windows_at_once(Device device) const {
+    if (device != Device::cpu) return validation_windows;
+    return std::clamp<int64_t>(max_logits / (context() * choices()), 1, validation_windows);
+  }
+
   double label_smoothing_;
+  Device device_;
   std::optional<TextBatches> batches_;      // none: no training data
   std::optional<int32_t> end_of_document_;  // none: one text without documents
 };

@@ -70,7 +70,8 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     const int64_t all = held_out.size(), judged = s.validation_tokens > 0 ? std::min(all, s.validation_tokens) : all;
     overlap = trained_tokens(text, begin, begin + judged, trained_on);
   };
-  const auto note_division = [&](const std::string& key, const Text& text) {
+  const auto note_files = [&](const std::string& key, const Text& text) {
+    notes_.insert(notes_.end(), text.notes().begin(), text.notes().end());
     if (text.division().bytes > 0) extra_inputs_[key + division_mark] = text.division();
   };
   if (!s.data.empty()) {
@@ -82,7 +83,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
       trained_on.insert(trained_on.begin(),
                         TrainingData{fingerprint_, own_ ? 0 : s.validation_fraction, trained_parts_});
     if (!own_) note_share(text, training_.size());
-    note_division("data", text);
+    note_files("data", text);
   }
   if (own_) {
     const Text text(s.validation_data, *tokenizer_, 0);
@@ -90,23 +91,25 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     held_out = split ? text.validation() : text.train();
     note_share(text, split ? text.train().size() : 0);
     (s.data.empty() ? fingerprint_ : extra_inputs_["validation_data"]) = text.fingerprint();
-    note_division("validation_data", text);
+    note_files("validation_data", text);
   }
   const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
   if (!made_of_text) extra_inputs_["tokenizer"] = fingerprint_of(*tokenizer_);
-  check(s.validation_tokens <= held_out.size(), "train: validation_tokens (", s.validation_tokens, ") must be at most ",
-        held_out.size(), ", the held-out tokens; lower it, or use all with --validation_tokens=0");
+  check(s.validation_tokens <= held_out.size(), command_of(options.purpose), ": validation_tokens (",
+        s.validation_tokens, ") must be at most ", held_out.size(),
+        ", the held-out tokens; lower it, or use all with --validation_tokens=0");
   validation_ = s.validation_tokens > 0 ? held_out.slice(0, s.validation_tokens) : held_out;
-  notes_ = overlap_warnings(overlap, validation_.size(), TextTask::unit(), own_);
+  for (std::string& warning : overlap_warnings(overlap, validation_.size(), TextTask::unit(), own_))
+    notes_.push_back(std::move(warning));
   const int64_t train_size = training().size();
   training_sample_ = training().slice(train_size - std::min(train_size, s.training_loss_tokens), train_size);
 }
 
-void TextTask::check_end_of_documents(const std::string& data) const {
+void TextTask::check_end_of_documents(const char* command, const std::string& data) const {
   const auto own = tokenizer_of_prepared(data);
   if (!own || own->end_of_text() == end_of_text()) return;
   const auto described = [](const std::optional<int32_t>& end) { return end ? text("token ", *end) : "no token"; };
-  fail("train: documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
+  fail(command, ": documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
        ", and for the model with ", described(end_of_text()), "; give the text itself, or take documents=no");
 }
 

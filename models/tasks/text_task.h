@@ -76,7 +76,7 @@ class TextTask : public Task {
                               std::optional<int32_t> end_of_document = {}) const;
   std::optional<int32_t> end_of_text() const { return tokenizer_->end_of_text(); }
   // Throws Error if `data`, a path, has tokens whose documents do not end with end_of_text().
-  void check_end_of_documents(const std::string& data) const;
+  void check_end_of_documents(const char* command, const std::string& data) const;
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
 
@@ -87,7 +87,7 @@ class TextTask : public Task {
   Fingerprint fingerprint_;
   std::vector<TrainedPart> trained_parts_;
   std::map<std::string, Fingerprint> extra_inputs_;
-  std::vector<std::string> notes_;  // about the validation split
+  std::vector<std::string> notes_;  // about files that are left out, and the validation split
   TokenSequence training_, validation_, training_sample_;
   int64_t batch_, context_, vocabulary_;
   mutable bool counted_ = false;

@@ -83,13 +83,16 @@ int64_t bytes_of_loading(const TrainSettings& s, const MemoryPlan& plan) {
 
 std::string listed(const MemoryPlan& plan) {
   std::vector<std::string> kinds;
-  for (const auto& [kind, bytes] : plan.kinds()) kinds.push_back(kind + " " + in_megabytes(static_cast<double>(bytes)));
+  for (const auto& [kind, bytes] : plan.kinds())
+    kinds.push_back(text(kind, kind == "activations" && plan.by_validation ? " of a validation " : " ",
+                         in_megabytes(static_cast<double>(bytes))));
   return join(kinds);
 }
 
 void fill_in(MemoryPlan& plan, const Peaks& peaks) {
   const auto bytes = [](double x) { return static_cast<int64_t>(std::min(x, 1e18)); };
   plan.activations = bytes(peaks.stream_state + std::max({peaks.step, peaks.validation, peaks.metrics}));
+  plan.by_validation = peaks.validation > std::max(peaks.step, peaks.metrics);
   plan.signal_propagation = std::max<int64_t>(0, bytes(peaks.signal_propagation) - plan.activations);
 }
 

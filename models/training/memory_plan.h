@@ -30,6 +30,7 @@ struct MemoryPlan {
   int64_t guard = 0;               // with nan_guard: copies of weights and optimizer state, to undo an update
   int64_t signal_propagation = 0;  // its memory in addition to that of a step
   int64_t activations = 0;     // the most that a step, a validation, metrics or loading hold in addition to the above
+  bool by_validation = false;  // a validation holds the most activations
   int64_t data = 0;            // the training data in memory, and batches
   int64_t program = 0;         // the process without tensors and data: libraries, heap, threads; 0 on a GPU
   int64_t free = 0;            // what the device has for all this, plus what the process holds already

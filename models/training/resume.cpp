@@ -212,6 +212,8 @@ bool has_new_data(const TrainSettings& now, const CheckpointState& before, const
 void check_same_run(const TrainSettings& now, const CheckpointState& before, const Task& task) {
   const TrainSettings then = make_settings(before.settings);
   check_same_settings(now, then, before.tokenizer);
+  check_usage(before.step <= now.steps, "train: steps=", now.steps, ", but the run in ", now.out, " has done ",
+              before.step, "; give more --steps");
   if (!now.allow_new_text) {
     const std::string difference = difference_of_data(now, then, before, task);
     check(difference.empty(), difference);

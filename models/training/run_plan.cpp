@@ -150,7 +150,8 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
                             .trained_on = start.trained_on,
                             .purpose = !start.resumed.empty()     ? Purpose::resume
                                        : start.checkpoint.empty() ? Purpose::train
-                                                                  : Purpose::init_from};
+                                                                  : Purpose::init_from,
+                            .device = parse_device(s.device)};
   std::unique_ptr<Task> task = tasks().at(s.task).make(s.task_settings, s.model_settings, options);
   check(!s.cuda_graph || !task->has_dynamic_shapes() || s.gradient_accumulation_steps == 1,
         "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,

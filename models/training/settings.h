@@ -103,7 +103,7 @@ struct TrainSettings {
              between(0, 1024));
     v.common("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
     v.common("dtype", dtype, "dtype of weights and activations; f32, f64, or bf16 with f32 master weights",
-             one_of({"f32", "f64", "bf16"}));
+             one_of({"f32|float32", "f64|float64", "bf16|bfloat16"}));
     v("precision", precision,
       "precision of f32 matrix products on a GPU: highest; high: split into bf16 terms; medium: bf16",
       one_of({"highest", "high", "medium"}));

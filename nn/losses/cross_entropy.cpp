@@ -7,6 +7,7 @@
 // Saved for backward: logits, targets, N and the log-sum-exp of each row. Backward writes the
 // gradient over unshared logits, so 50,000 classes need one buffer.
 #include <cmath>
+#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
@@ -61,11 +62,15 @@ struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   double smoothing;
 
-  Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
+  std::pair<Tensor, Tensor> rows(const Tensor& logits, const Tensor& targets) const {  // log-sum-exp and loss
     const Tensor log_sum = empty_computed(logits, targets.shape()), loss = Tensor::empty_like(log_sum);
-    const Tensor total = Tensor::empty_like(logits, Shape{}, Dtype::f64), count = Tensor::empty_like(total);
     each_row(name, RowLoss{smoothing}, row_of(logits), per_row<int32_t>(targets), out_per_row(log_sum),
              out_per_row(loss));
+    return {log_sum, loss};
+  }
+  Tensor forward(Saved& saved, const Tensor& logits, const Tensor& targets) const {
+    const auto [log_sum, loss] = rows(logits, targets);
+    const Tensor total = Tensor::empty_like(logits, Shape{}, Dtype::f64), count = Tensor::empty_like(total);
     sum_elements(name, LossOfRow{}, out_sums<double>(total, count), row_of(loss), row_of<int32_t>(targets));
     const Tensor inverse_count = Tensor::empty_like(count);
     each_element(name, InverseCount{}, out_elements<double>(inverse_count), row_of<double>(count));
@@ -92,12 +97,7 @@ void check_targets(const Tensor& targets, int64_t classes) {
 Tensor reference(const Tensor& logits, const Tensor& targets, double smoothing) {
   const Tensor top = max(logits, -1, true).detach();
   const Tensor log_sum = log(sum(exp(logits - top), {-1}, true)) + top;
-  const Tensor valid = Tensor::from(targets.shape(), [&] {
-    std::vector<double> v = targets.to_vector();
-    for (double& x : v) x = x >= 0;
-    return v;
-  }());
-  const Tensor mask = valid.to(logits.dtype());
+  const Tensor mask = heaviside(shift(targets.to(logits.dtype()), 0.5));
   const Tensor chosen = gather_last(
       log_sum - logits, cast(maximum(targets.to(logits.dtype()), Tensor::zeros({1}, logits.dtype())), Dtype::i32));
   const Tensor uniform_term = mean(log_sum - logits, {-1});
@@ -111,19 +111,14 @@ constexpr LossInfo info{.name = "cross_entropy",
                         .saves = "z (overwritten by its gradient), targets, log-sum-exp of each row"};
 REGISTER_LOSS(info);
 
-GradientCase gradient_case(const CaseTensors& random) {
-  const std::vector<int32_t> ids = {3, 0, -1, 6, 3};
-  return {{{"logits", random({5, 7})}, {"targets", Tensor::from(Shape{5}, ids)}},
-          [](const auto& in) { return cross_entropy(in[0], in[1]); },
-          [](const auto& in) { return reference(in[0], in[1], 0); }};
+GradientCase case_of(const Tensor& logits, const std::vector<int32_t>& ids, double smoothing) {
+  return {{{"logits", logits}, {"targets", Tensor::from(logits.shape().without(-1), ids)}},
+          [=](const auto& in) { return cross_entropy(in[0], in[1], smoothing); },
+          [=](const auto& in) { return reference(in[0], in[1], smoothing); }};
 }
+GradientCase gradient_case(const CaseTensors& random) { return case_of(random({5, 7}), {3, 0, -1, 6, 3}, 0); }
 REGISTER_GRADIENT_CASE("loss", "cross_entropy", gradient_case);
-GradientCase smoothed_case(const CaseTensors& random) {
-  const std::vector<int32_t> ids = {-100, 2, 0, -1};
-  return {{{"logits", random({4, 5})}, {"targets", Tensor::from(Shape{4}, ids)}},
-          [](const auto& in) { return cross_entropy(in[0], in[1], 0.1); },
-          [](const auto& in) { return reference(in[0], in[1], 0.1); }};
-}
+GradientCase smoothed_case(const CaseTensors& random) { return case_of(random({4, 5}), {-100, 2, 0, -1}, 0.1); }
 REGISTER_GRADIENT_CASE("loss", "cross_entropy", smoothed_case);
 
 }  // namespace
@@ -135,6 +130,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
         "; they must be i32 with the shape of the logits without the last axis");
   if (targets.device() == Device::cpu) check_targets(targets, logits.size(-1));
   return record(CrossEntropy{smoothing}, logits, targets);
+}
+Tensor cross_entropy_of_rows(const Tensor& logits, const Tensor& targets) {
+  check_targets(targets, logits.size(-1));
+  return CrossEntropy{0}.rows(logits, targets).second;
 }
 
 }  // namespace orrery::nn

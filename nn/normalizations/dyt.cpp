@@ -1,7 +1,7 @@
 // Dynamic tanh. Zhu et al. 2025, "Transformers without normalization", arXiv:2503.10622.
 //   y = weight tanh(alpha x) + bias             alpha one number for the layer, weight and bias one for each channel
-// Layer normalization has S-shaped input-output curves, which squash large values. DyT applies such
-// a curve directly, so a token never waits for a mean or variance of its row.
+// Layer normalization squashes large values by an S-shaped curve. DyT is such a curve, and needs no
+// mean or variance of a row. alpha is the slope at zero: a larger alpha saturates earlier.
 //
 // With g = dy, t = tanh(alpha x) and tanh' = 1 - t^2:
 //   dx      = g weight (1 - t^2) alpha
@@ -16,7 +16,6 @@
 // Between these widths alpha is linear in log width; beyond the ends it is constant. The paper's
 // language models also scale the embedding (embedding_scale=learned), because tanh(alpha x) does
 // not enlarge a small signal. The bias is absent if normalization_bias=no, as in LLaMA.
-//
 // DyT is dynamic(tanh): see nn/activations/tanh.cpp, dynamic.cpp, nn/formulas/dynamic_kernels.h.
 #include <array>
 #include <cmath>

@@ -109,7 +109,7 @@ TEST_CASE("file sizes: a text that unpacks to gigabytes is refused with the memo
   REQUIRE(run_shell("head -c 400000000 /dev/zero | tr '\\0' a | gzip -1 > '" + text + "'").code == 0);
   const Outcome outcome = run_shell("ulimit -v 400000; $ORRERY train --data='" + text + "' --out='" + (folder / "run") +
                                     "' --tokenizer=byte --layers=1 --heads=1 --width=8 --steps=1 --threads=1");
-  expect_error(outcome).names("text").names(text).names("MB");
+  expect_error(outcome).names("text").names(text).names("MB of tokens").names("MB of memory");
 }
 
 TEST_CASE("file sizes: tokens that do not match their description are refused before they are read") {
@@ -302,6 +302,24 @@ TEST_CASE("file sizes: a text whose tokens do not fit in memory is refused befor
         .names(text)
         .names("MB")
         .offers("prepare");
+}
+
+TEST_CASE("file sizes: a word whose merges do not fit in memory is refused with the needed memory") {
+  const Folder folder;
+  const std::string text = folder / "text.txt", tokenizer = ORRERY_SOURCE_DIR "/tests/cases/gpt2_end_of_text";
+  REQUIRE(run_shell(repeated_without_ends("ll", 12'000'000) + " > '" + text + "'").code == 0);  // 8 MB
+  expect_refusal_within(640'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") + "' --tokenizer='" +
+                                     tokenizer + "'")
+      .names("word")
+      .value("8 MB")
+      .names("648 MB")
+      .offers("line breaks");
+  expect_refusal_within(400'000, "prepare --input='" + text + "' --out='" + (folder / "tokens") +
+                                     "' --tokenizer='byte_pair(vocabulary=258)'")
+      .names("words")
+      .value("8 MB")
+      .names("328 MB")
+      .offers("shorter text");
 }
 
 // tests/cases/sentence_piece_memory: texts whose parts no ASCII character ends. Encoding such a text

@@ -322,6 +322,16 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const Outcome memories =
       inspect({run, "--text=abeabe", "--corpus=" + corpus, "--analysis=neurons", "--layer=0", "--slot=3"});
   CHECK(contains(memories.out, "Neurons: "));
+  // The search of a file longer than 16 MiB covers its beginning, up to the end of a line.
+  const std::string longer = folder / "longer.txt";  // lines of 7 bytes
+  REQUIRE(run_shell("yes abeabe | head -c 20000000 > '" + longer + "'").code == 0);
+  REQUIRE(run_shell("gzip -1 < '" + longer + "' > '" + longer + ".gz'").code == 0);
+  for (const std::string& file : {longer, longer + ".gz"}) {
+    const Outcome beginning =
+        inspect({run, "--text=abeabe", "--corpus=" + file, "--analysis=neurons", "--layer=0", "--slot=3"});
+    CHECK(contains(beginning.out, "Neurons: "));
+    Message(beginning.err).names("note").names(file).value("16,777,215").value("16,777,216");
+  }
   const std::string tokens = folder / "tokens";
   REQUIRE(run_orrery({"prepare", "--input=" + corpus, "--out=" + tokens, "--tokenizer=byte"}).code == 0);
   for (const std::string& file : {tokens + "/train.bin", tokens + "/val.bin"}) {

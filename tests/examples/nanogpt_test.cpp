@@ -71,6 +71,10 @@ TEST_CASE("nanoGPT: train and sweep accept the setting names of train.py") {
       expect_error(run_orrery({command, data, "--out=" + (folder / "none"), "--" + key + "=1"}))
           .names(key)
           .offers(way_out);
+  expect_error(run_orrery({"train", data, "--out=" + (folder / "none"), "--dtype=float16"}))
+      .names("dtype")
+      .value("float16")
+      .offers("bf16");
   expect_error(run_orrery({"train", data, "--init_from=scratch"})).names("init_from").value("scratch");
   expect_error(run_orrery({"train", data, "--init_from=resume"})).value("resume").offers("--resume=RUN");
   expect_error(run_orrery({"train", data, "--init_from=gpt2-xl"})).value("gpt2-xl").offers("import");

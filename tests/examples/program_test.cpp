@@ -157,6 +157,8 @@ TEST_CASE("program: a wrong command, setting or value gives an error message and
   error({"train", "--losses.span_penality=1"}).value("losses.span_penality").offers("losses.span_penalty");
   error({"train", "--steps=many"}).names("train").names("steps").value("many").offers("whole number");
   error({"train", "--steps"}).names("train").names("--steps").offers("--steps=2000");
+  error({"train", "--data"}).names("train").names("--data").offers("--data=FILE");
+  error({"train", "--lr_scales"}).names("train").names("--lr_scales").offers("--lr_scales=VALUE");
   error({"train", "steps=3"}).names("train").value("steps=3").offers("--key=value").offers("orrery train --help");
   error({"train", "-s", "3"}).names("train").value("-s").offers("--key=value").offers("orrery train --help");
   error({"train", "--model=gpt-char-smal"}).names("model").value("gpt-char-smal").offers("gpt-char-small");

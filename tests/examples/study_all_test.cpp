@@ -69,6 +69,8 @@ TEST_CASE("study: --all tests every claim of a folder and reports an invalid cla
   CHECK(contains(read_file(folder / "out/verdicts.csv"), "group/c,shown at this scale,Two variants differ."));
   const std::string page = read_file(folder / "out/README.md");
   CHECK(contains(page, "3 claims: 1 shown, 1 shown at this scale, 1 without a verdict.\n"));
+  CHECK(!contains(page, "Reversed:"));
+  CHECK(page.find("A claim is shown if") < page.find("| claim |"));
   CHECK(page.find("| [Two variants differ.](../claims/group/c.toml) | BLEU 34 &#124; 33 | "
                   "`validation_loss` relu - softmax: ") < page.find("Written by"));
   const size_t main = page.find("## Main claims"), rest = page.find("## Claims"), group = page.find("## group");

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 
 #include "models/data/added_tokens.h"
@@ -93,7 +94,7 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
   struct Case {
     const char* text;
     size_t begin, end;
-    int32_t token;
+    std::optional<int32_t> token;
   };
   for (const Case& each : {Case{"xab", 1, 3, 0},
                            {"abcx", 0, 3, 3},
@@ -106,7 +107,7 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
                            {"xpqrt", 2, 4, 8},
                            {"xpqr!", 2, 4, 8},
                            {"xpr!", 2, 4, 9},
-                           {"xyz", 3, 3, 0}}) {
+                           {"xyz", 3, 3, {}}}) {
     CAPTURE(each.text);
     const AddedTokens::Found found = AddedTokens::Matcher(all, each.text).next(0);
     CHECK(found.begin == each.begin);
@@ -123,7 +124,7 @@ TEST_CASE("added tokens: the first match in a text, and the longest there, is fo
   int64_t count = 0, sum = 0;
   for (size_t at = 0; at < text.size(); ++count) {
     const AddedTokens::Found found = matcher.next(at);
-    sum += found.token;
+    sum += found.token.value();
     at = found.end;
   }
   CHECK(sum / count > 5'000);
@@ -233,6 +234,30 @@ TEST_CASE("added tokens: normalized tokens are found in the text between the oth
                              {"zxyzyz", {90, 424, 90, 425}},
                              {"abcd", {65, 421}},
                              {"yzabcab", {425, 420, 422}}});
+}
+
+TEST_CASE("added tokens: a token within the white space that belongs to another is found too") {
+  const Folder folder;
+  const auto with = [&](bool normalized) {
+    nlohmann::json json = nlohmann::json::parse(read_file(gpt2));
+    nlohmann::json user = added(420, "<u>", normalized), system = added(422, "<s>", !normalized);
+    user["rstrip"] = system["lstrip"] = system["rstrip"] = true;
+    for (const auto& each : {user, added(421, "  ", normalized), system}) json["added_tokens"].push_back(each);
+    write_file_atomically(folder / "tokenizer.json", json.dump());
+    return folder.path;
+  };
+  // Expected tokens: tokenizers 0.23.3.
+  const std::vector<TokensOfText> both = {{"<u>  x", {420, 421, 88}},   {"<u>   x", {420, 421, 221, 88}},
+                                          {"<u>    x", {420, 421, 421, 88}}, {"<u>  ", {420, 421}},
+                                          {"<u>  <u>y", {420, 421, 420, 89}}, {"x  <u>", {88, 421, 420}}};
+  check_tokens(with(true), both);
+  check_tokens(folder.path, {{"a  <s>  <u>  b", {65, 422, 420, 421, 66}},
+                             {"<u>  <s>  x", {420, 422, 88}},
+                             {"<u>   <s>", {420, 422}}});
+  check_tokens(with(false), both);
+  check_tokens(folder.path, {{"a  <s>  <u>  b", {65, 421, 422, 421, 420, 421, 66}},
+                             {"<u>  <s>  x", {420, 421, 422, 421, 88}},
+                             {"<u>   <s>", {420, 421, 422}}});
 }
 
 TEST_CASE("added tokens: special tokens are ordinary text with split_special_tokens") {

@@ -191,6 +191,17 @@ TEST_CASE("memory plan: at every memory limit, a run is either rejected at once 
   }
 }
 
+TEST_CASE("memory plan: the error message names the validation if it holds the most activations") {
+  const Limit limit(40'000'000);
+  refusal({{"layers", "1"},
+           {"width", "32"},
+           {"heads", "2"},
+           {"context", "256"},
+           {"batch_size", "1"},
+           {"vocabulary", "2000"}})
+      .names("activations of a validation").names("MB").names("free");
+}
+
 TEST_CASE("memory plan: the error message has the needed and the free memory") {
   const Limit limit(40'000'000);
   const std::string message = refusal({{"layers", "12"}, {"signal_propagation", "yes"}}).names("cpu").message();

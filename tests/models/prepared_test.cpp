@@ -330,25 +330,6 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
   expect_error([&] { TokenSequence::from_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);
 }
 
-TEST_CASE("prepared: a folder's files are read by name, with a token between documents, without hidden files") {
-  const Folder folder;
-  const std::string path = folder / "texts";
-  write(path + "/b.txt", "two");
-  write(path + "/a/z.txt", "one");
-  write(path + "/.hidden", "none");
-  const TextFiles files(path);
-  CHECK(files.bytes() == 6);
-  CHECK(files.fingerprints().text.sha256 == sha256(std::as_bytes(std::span("onetwo", 6))));
-  const auto tokenizer = make_tokenizer(byte_pairs + "gpt2", "");
-  CHECK(tokenizer->decode(Text(path, *tokenizer, 0).train().to_vector()) == "one<|endoftext|>two<|endoftext|>");
-  CHECK(Text(path, *make_tokenizer("byte", path), 0).train().size() == 6);
-  const std::string empty = folder / "empty";
-  make_folders(empty);
-  expect_error([&] { const TextFiles none(empty); }).names(empty).value("without files");
-  write(empty + "/x", "");
-  expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
-}
-
 TEST_CASE("prepared: a text packed by gzip is read like an unpacked one") {
   const Folder folder;
   const std::string plain = folder / "text", packed = folder / "text.gz";

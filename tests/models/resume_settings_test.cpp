@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "engine/system/files.h"
+#include "engine/types/usage_error.h"
+#include "models/training/run_plan.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
 
@@ -61,6 +63,23 @@ TEST_CASE("resume: changing a setting that changes the meaning of a metric is an
         .value(c.ours)
         .offers("--resume");
   }
+}
+
+TEST_CASE("resume: fewer steps than the run has done are wrong usage, also for a plan") {
+  const Run run;
+  run.train();
+  const std::string settings = read_file(run.out + "/settings.toml");
+  const Assignments fewer = {{"resume", "yes"}, {"steps", "4"}};
+  expect_error<UsageError>([&] {
+    Trainer trainer(run.settings(fewer));
+  })
+      .names("steps")
+      .value(4)
+      .value(6)
+      .offers("--steps");
+  expect_error<UsageError>([&] { plan_run(run.settings(fewer)); }).names("steps").value(4).value(6).offers("--steps");
+  CHECK(read_file(run.out + "/settings.toml") == settings);
+  CHECK(run.resume({{"steps", "6"}}).steps_done == 6);
 }
 
 TEST_CASE("resume: the same holds for algorithmic problems, images and sentence pairs") {

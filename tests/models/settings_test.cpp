@@ -96,6 +96,9 @@ TEST_CASE("former values of settings are read and shown as the current values") 
       {"feed_forward", "glu(silu)", "gated(silu)"},
       {"feed_forward", "memory(relu, norm=layernorm)", "memory(relu, norm=layer)"},
       {"attention", "softmax(qk_norm=rmsnorm)", "softmax(qk_norm=rms)"},
+      {"dtype", "float32", "f32"},  // nanoGPT's and PyTorch's names
+      {"dtype", "float64", "f64"},
+      {"dtype", "bfloat16", "bf16"},
   };
   for (const auto& each : values) {
     const auto& [key, former, present] = each;

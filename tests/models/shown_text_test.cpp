@@ -71,7 +71,7 @@ TEST_CASE("verdicts page: texts of claims cannot be HTML, end a cell or begin a 
   CHECK(rows == 12);
 }
 
-TEST_CASE("verdicts page: the short table has ten claims, those of each group in turn that contradict their source") {
+TEST_CASE("verdicts page: ten claims, those of each group that contradict their source, and all reversed ones") {
   const auto listed = [](const std::string& group, const std::string& name, Verdict verdict, bool main) {
     StudyVerdict v;
     v.sentence = name, v.kind = "trained", v.main = main, v.result.verdict = verdict;
@@ -99,6 +99,10 @@ TEST_CASE("verdicts page: the short table has ten claims, those of each group in
         table.npos);
   CHECK(table.find("one/f.toml") < table.find("two/a.toml"));  // in the page's order
   CHECK(short_verdicts({}, ".").empty());
+  const std::string list =
+      "Reversed:\n\n* [e](claims/one/e.toml)\n* [g](claims/one/g.toml)\n* [e](claims/two/e.toml)\n"
+      "* [g](claims/two/g.toml)\n\nA claim is shown if";
+  CHECK(verdicts_page(all, "claims").find(list) != std::string::npos);
 }
 
 TEST_CASE("shell words: quoted so that a shell restores them, for any bytes") {

@@ -99,6 +99,16 @@ TEST_CASE("translation: a beam as large as the search space finds the best trans
     }
 }
 
+TEST_CASE("translation: a beam whose candidates cannot fit is refused with the needed and the free memory") {
+  const auto model = make_translator(small_translator());
+  const std::vector<std::vector<int32_t>> sources = {small_pairs()[0].source};
+  const auto search = [&] {
+    translate(*model, sources, small_marks, {.beam = 1'000'000'000'000'000, .max_tokens = 64});
+  };
+  expect_error(search).names("translate: 1 sentence").names("beam=1000000000000000").names("MB").offers("beam");
+  CHECK(translate(*model, sources, small_marks, {.beam = 1'000'000'000'000'000, .max_tokens = 1}).size() == 1);
+}
+
 TEST_CASE("translation: one beam selects the most likely token each time, regardless of the other sentences") {
   const NoGrad guard;
   for (const char* attention : {"softmax", "relu_former", "linear"}) {

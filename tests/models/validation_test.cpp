@@ -124,6 +124,12 @@ TEST_CASE("documents: packed documents are evaluated and trained on like separat
 
   const Run run;
   expect_error([&] { run.train({{"documents", "yes"}}); }).names("documents=yes").names("tokenizer").offers("GPT-2");
+  TrainSettings s = run.settings({{"documents", "yes"}});
+  const TaskOptions options{.purpose = Purpose::evaluate};
+  expect_error([&] { tasks().at(s.task).make(s.task_settings, s.model_settings, options); })
+      .names("evaluate")
+      .names("documents=yes")
+      .offers("GPT-2");
 }
 
 TEST_CASE("documents: a run over packed documents resumes bit-identically") {
@@ -142,4 +148,39 @@ TEST_CASE("documents: a run over packed documents resumes bit-identically") {
   const auto weights = [](const Run& run) { return read_file(run.checkpoint(8) + "/weights.safetensors"); };
   CHECK(weights(parts) == weights(whole));
   CHECK(weights(one_text) != weights(whole));
+}
+
+TEST_CASE("validation: windows that pass the model in parts have the loss of the whole batch, bit for bit") {
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 16 * 37 + 6; ++i) text.push_back(i * i % 41 % 9);
+  for (const char* dtype : {"f32", "bf16", "f64"}) {
+    const TrainSettings settings = make_settings({{"model", "gpt"},
+                                                  {"layers", "2"},
+                                                  {"heads", "2"},
+                                                  {"width", "16"},
+                                                  {"context", "16"},
+                                                  {"vocabulary", "9"},
+                                                  {"dtype", dtype}});
+    const auto model = make_model(settings);
+    nn::initialize(*model, 3);
+    nn::convert(*model, parse_dtype(dtype));
+    for (const std::optional<int32_t> end_of_document : {std::optional<int32_t>(), std::optional<int32_t>(0)}) {
+      const auto loss = [&](int64_t at_once) {
+        return evaluate(*model, text, 16, 16, {}, end_of_document, at_once).value().mean();
+      };
+      CAPTURE(dtype);
+      for (const int64_t at_once : {1, 3, 15}) CHECK(loss(at_once) == loss(16));
+    }
+  }
+}
+
+TEST_CASE("validation: a large vocabulary limits the windows that are held at once") {
+  const Run run;
+  const auto at_once = [&](const char* vocabulary, const char* context) {
+    TrainSettings s = run.settings({{"vocabulary", vocabulary}, {"context", context}});
+    return tasks().at(s.task).make(s.task_settings, s.model_settings, {.batch_size = 2})->validation_batch();
+  };
+  CHECK(at_once("1000000", "8") == 2);
+  CHECK(at_once("1000000", "32") == 1);
+  CHECK(at_once("300", "8") == 16);
 }

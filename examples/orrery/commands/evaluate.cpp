@@ -17,6 +17,7 @@
 #include "models/data/prepared.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
+#include "models/training/memory_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -171,10 +172,12 @@ int evaluate(const Arguments& arguments) {
       .trained_on = trained.trained_on,
       .purpose = models::Purpose::evaluate,
       .bleu = s.bleu,
+      .device = device,
       .progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   warn(task->warnings());
   nn::move(*trained.model, device);
+  const models::HostMemoryLimit limit;  // an error instead of the system's kill
   const auto found = task->validate(*trained.model, {});
   progress.reset();
   json ? json.print(json_of(run, *task, *found)) : print_validation(*task, *found);

@@ -27,6 +27,7 @@
 #include "models/interop/npy.h"
 #include "models/reports/report_views.h"
 #include "models/study/run_contents.h"
+#include "models/training/memory_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -58,7 +59,7 @@ struct InspectSettings {
     v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
     v("corpus", corpus,
-      "text file or pipe, -: standard input, searched for top activations; if not given, only the example");
+      "text file (its first 16 MiB), pipe or -, searched for top activations; if not given, only the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
@@ -75,12 +76,13 @@ struct InspectSettings {
 std::vector<NamedTensor> captured(const models::InspectedExample& inspected, const std::string& patterns) {
   std::vector<NamedTensor> all;
   std::map<std::string, int> times;
-  const Hooks hooks(models::hook_patterns(split_list(patterns)), [&](const std::string& name, const Tensor& value) {
+  const std::vector<std::string> given = split_list(patterns);
+  const Hooks hooks(models::hook_patterns(given), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
     all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
   });
   inspected.run();
-  as_usage([&] { hooks.check_all_matched(); });
+  as_usage([&] { models::check_all_matched(hooks, given); });
   return all;
 }
 
@@ -235,7 +237,8 @@ std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && inspected.tokens(),
         "inspect: --corpus requires a language model, and this model is not one; leave it out");
-  const std::vector<int32_t> tokens = encode_text(*models::restore_tokenizer(trained.tokenizer), text_of_file(file));
+  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
+  const std::vector<int32_t> tokens = encode_text(*tokenizer, beginning_of_file(file));
   check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
   std::vector<std::unique_ptr<models::InspectedExample>> chunks;
   for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {
@@ -336,6 +339,7 @@ int inspect(const Arguments& arguments) {
   if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
   for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
   std::vector<models::View> views;
+  const models::HostMemoryLimit limit;  // an error instead of the system's kill
   {
     Progress progress("analyzing " + words[0]);
     s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };

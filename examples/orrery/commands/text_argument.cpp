@@ -1,11 +1,15 @@
 #include "examples/orrery/commands/text_argument.h"
 
 #include <iostream>
+#include <span>
 #include <sstream>
 
 #include "engine/system/files.h"
+#include "engine/types/format.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/data/text_files.h"
 #include "models/formats/gzip.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::program {
 namespace {
@@ -23,6 +27,20 @@ std::string text_of_file(const std::string& path) {
   if (is_pipe(path)) return read_packed_pipe(path, max_text);
   models::check_is_text(path);
   return models::read_data_file(path, max_text);
+}
+
+std::string beginning_of_file(const std::string& path) {
+  if (is_pipe(path)) return text_of_file(path);
+  models::check_is_text(path);
+  models::DataReader file(path);
+  std::string bytes(max_text + 1, '\0');
+  bytes.resize(file.read_up_to(std::as_writable_bytes(std::span(bytes))));
+  if (bytes.size() <= max_text) return bytes;
+  const size_t line = bytes.rfind('\n', max_text - 1);
+  bytes.resize(line != std::string::npos ? line + 1 : models::end_of_characters(bytes.substr(0, max_text)));
+  note(text("of ", path, " the first ", with_commas(static_cast<int64_t>(bytes.size())), " bytes are read, of at most ",
+            with_commas(static_cast<int64_t>(max_text))));
+  return bytes;
 }
 
 std::string text_or_input(const std::string& given) { return given == "-" ? text_of_file(given) : given; }

@@ -16,6 +16,7 @@
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
 #include "models/model.h"
+#include "models/training/memory_plan.h"
 
 namespace orrery::program {
 namespace {
@@ -118,6 +119,7 @@ int translate(const Arguments& arguments) {
         s.reference, "; give one reference line per source line");
   std::vector<std::string> translations;
   {
+    const models::HostMemoryLimit limit;  // an error instead of the system's kill
     Progress progress("translating");
     s.search.progress = [&](double fraction) { progress.fraction("translated", fraction); };
     translations = models::translate_to_text(translator, sources.tokens, *tokenizer, s.search);

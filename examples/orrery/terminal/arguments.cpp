@@ -1,9 +1,11 @@
 #include "examples/orrery/terminal/arguments.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
+#include "models/tasks/base/task.h"
 
 namespace orrery::program {
 
@@ -35,8 +37,12 @@ ParsedArguments parse_arguments(std::string_view command, std::span<const std::s
     } else if (value_follows) {
       parsed.assignments.emplace_back(key, arguments[++i]);
     } else {
+      const std::string usual = setting ? print_value(*setting) : "";
+      const bool is_path = std::ranges::find(models::paths_of_data, key) != std::end(models::paths_of_data);
       check_usage(!setting, command, ": --", key, " needs a value, as in --", key, "=",
-                  setting ? print_value(*setting) : "");
+                  !usual.empty() ? usual
+                  : is_path      ? "FILE"
+                                 : "VALUE");
       parsed.assignments.emplace_back(key, "");
     }
   }

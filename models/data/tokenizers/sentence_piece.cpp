@@ -182,16 +182,15 @@ class SentencePiece final : public Tokenizer {
   void encode(std::string_view text, const Encoded& to) const {
     check_characters(text);
     AddedTokens::Matcher matcher(added_, text);
-    for (size_t at = 0; at < text.size();) {
+    for (size_t at = 0;;) {
       const AddedTokens::Found next = matcher.next(at);
       if (next.begin > at) {
         add_tokens(text.substr(at, next.begin - at), at > 0, to);
         to.end_at(text.data() + next.begin);
       }
-      if (next.end > next.begin) {
-        to.tokens.push_back(next.token);
-        if (to.ends) to.ends->push_back(0), to.end_at(text.data() + next.end);
-      }
+      if (!next.token) return;
+      to.tokens.push_back(*next.token);
+      if (to.ends) to.ends->push_back(0), to.end_at(text.data() + std::max(next.begin, next.end));
       at = next.end;
     }
   }
@@ -242,6 +241,7 @@ class SentencePiece final : public Tokenizer {
       add_part(part.substr(0, bytes), within_word || spaces_end_pieces(), std::exchange(within_unknown, false), to);
       part.remove_prefix(bytes);
     }
+    check_word_memory(part.size() + 2 * static_cast<size_t>(std::count(part.begin(), part.end(), ' ')));  // in U+2581
     const Processor& processor = within_word ? within_words() : *processor_;
     std::vector<SentencePieceToken> pieces;
     if (to.ends) pieces = sentence_piece_tokens(processor.EncodeAsSerializedProto(part), unreadable_pieces);
@@ -252,10 +252,9 @@ class SentencePiece final : public Tokenizer {
       for (const int number : numbers) pieces.push_back({number});
     }
     const int unknown = processor_->unk_id();
-    const bool continues_unknown =
-        within_unknown && !pieces.empty() && pieces[0].number == unknown && to.tokens.back() == unknown;
-    if (continues_unknown) to.end_at(part.data() + pieces[0].end);
-    for (size_t i = continues_unknown ? 1 : 0; i < pieces.size(); ++i) {
+    const bool joins = within_unknown && !pieces.empty() && pieces[0].number == unknown && to.tokens.back() == unknown;
+    if (joins) to.end_at(part.data() + pieces[0].end);
+    for (size_t i = joins ? 1 : 0; i < pieces.size(); ++i) {
       to.tokens.push_back(pieces[i].number);
       if (to.ends) to.ends->push_back(0), to.end_at(part.data() + pieces[i].end);
     }

@@ -29,6 +29,9 @@ enum class Purpose {
   evaluate,   // evaluate a trained model: held-out data are required, training data may be missing
 };
 
+// Returns the command that an error about a task's settings begins with.
+constexpr const char* command_of(Purpose purpose) { return purpose == Purpose::evaluate ? "evaluate" : "train"; }
+
 // The settings of tasks that hold paths of data; a task has some of them.
 inline constexpr const char* paths_of_data[] = {"data", "translations", "validation_data", "validation_translations"};
 
@@ -46,6 +49,7 @@ struct TaskOptions {
   std::vector<TrainingData> trained_on = {};  // by that run
   Purpose purpose = Purpose::train;
   bool bleu = true;  // with Purpose::evaluate: compute BLEU of a translating model, too
+  Device device = Device::cpu;  // of the model
   std::function<void(const std::string& done, double fraction)> progress =
       {};  // called in long work: "translated", 0.25
 };

@@ -26,6 +26,8 @@ Registry<LossInfo>& losses();
 // Targets >= V throw, but give NaN on a device, which does not check them. The logits' buffer is
 // reused for their gradient if the caller does not own it; pass a temporary.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0);
+// Returns the cross-entropy of each row, 0 without a target. On the CPU, without gradients.
+Tensor cross_entropy_of_rows(const Tensor& logits, const Tensor& targets);
 
 // Returns the mean over rows of the sum over classes of ln(1 + exp(z)) - y z, in nats. logits z and
 // targets y (..., V), y between 0 and 1.
