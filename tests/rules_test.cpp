@@ -139,6 +139,8 @@ Strings include_violations(const Files& files) {
       {std::regex("^openssl/"), std::regex("^engine/system/hash\\.cpp$"), "only engine/system/hash.cpp uses OpenSSL"},
       {std::regex("^(nlohmann/|toml\\+\\+/)"), std::regex("^(models|examples|tests)/"), "parsers stay out of the core"},
       {std::regex("^CLI/"), std::regex("^examples/orrery/"), "only the program reads a command line"},
+      {std::regex("^regex$"), std::regex("^tests/((language|pages|rules)_test|support/(message|text))\\.cpp$"),
+       "tests/support/text.h searches; <regex> takes seconds to compile"},
       {std::regex("^doctest/"), std::regex("^tests/"), "only tests use doctest"},
       {std::regex("^tests/"), std::regex("^tests/"), "nothing outside tests includes from tests"},
       {std::regex("^iostream$"), std::regex("^(examples|tests)/"), "libraries do not print"}};
@@ -209,6 +211,9 @@ Strings text_violations(const Files& files) {
                   "cgroup"),
        std::regex("^(engine/(?!system/)|nn/|models/|cuda/|examples/).*\\.(h|cpp|cuh|cu)$"),
        "only engine/system uses processes, signals, locks and /proc"},
+      {std::regex("\\bdump\\(|[jJ]son::parse\\("),
+       std::regex("^(models/(?!formats/json\\.cpp)|examples/orrery/).*\\.(h|cpp)$"),
+       "json_text and parse_json do that; in each file it takes a second to compile"},
       {std::regex("^.{121,}$"), std::regex("\\.(h|cpp|cuh|cu|sh)$|CMakeLists"), "120 columns"},
       {std::regex("\t"), libraries, "two spaces, no tabs"}};
   Strings result;
@@ -362,6 +367,7 @@ TEST_CASE("rules: the rules find what they forbid") {
   CHECK(count(include_violations, "engine/system/parallel.cpp", "#include <oneapi/tbb/parallel_for.h>\n") == 0);
   CHECK(count(include_violations, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
   CHECK(count(include_violations, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
+  CHECK(count(include_violations, "tests/examples/a_test.cpp", "#include <regex>\n") == 1);
   const Files circle{
       {"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"}, {"nn/b/base/b.h", ""}, {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
   CHECK(levels_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});

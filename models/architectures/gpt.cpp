@@ -1,7 +1,6 @@
 #include "models/architectures/gpt.h"
 
 #include <cmath>
-#include <optional>
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"

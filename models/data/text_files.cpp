@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <iterator>
 #include <span>
-#include <utility>
 
 #include "engine/system/files.h"
 #include "engine/system/folders.h"

@@ -5,7 +5,6 @@
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "models/formats/output_file.h"

@@ -5,7 +5,6 @@
 //   value cosine   sum_(s != t) m_s m_t cos(v_s, v_t) / sum_(s != t) m_s m_t,  m_s the mean |hidden value| of slot s:
 //                  the mean cosine of two values, weighted by use. With u_s = v_s / |v_s| the sums are
 //                  |sum m_s u_s|^2 - sum m_s^2 and (sum m_s)^2 - sum m_s^2, so no table of pairs is made
-#include <cmath>
 
 #include "engine/ops/ops.h"
 #include "models/metrics/base/model_metric.h"

@@ -1,6 +1,4 @@
 // Without normalization only training limits the scores; a growing maximum shows divergence.
-#include <algorithm>
-#include <cmath>
 
 #include "engine/ops/ops.h"
 #include "models/metrics/base/model_metric.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/types/format.h"

@@ -1,7 +1,6 @@
 #include "models/reports/report_views.h"
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/types/format.h"

@@ -1,7 +1,6 @@
 // Comparison of a resumed run with an uninterrupted one: checkpoints and logs, bit for bit.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 

@@ -37,7 +37,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "models/inspection/base/example.h"

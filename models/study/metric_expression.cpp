@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "engine/settings/registry.h"
 #include "engine/settings/spec.h"

@@ -1,7 +1,6 @@
 // Names of logged metrics, and their selection by patterns.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 

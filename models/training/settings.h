@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/settings/config.h"

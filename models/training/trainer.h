@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

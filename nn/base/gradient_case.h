@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "engine/checks/gradient_check.h"
 #include "nn/base/module.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "nn/base/entry.h"
 #include "nn/base/gradient_case.h"

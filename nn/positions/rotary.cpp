@@ -13,7 +13,6 @@
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace {
@@ -15,16 +15,13 @@ using orrery::testing::expect_error;
 using orrery::testing::finds;
 using orrery::testing::match_in;
 
-Words train(const Folder& folder) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny;
-}
 bool one_sentence(const Outcome& outcome) { return last_line(outcome.err).starts_with("orrery: "); }
 
 }  // namespace
 
 TEST_CASE("limits: impossible sizes and counts are refused at once by name, and no files are left") {
   const Folder folder;
-  const Words base = train(folder);
+  const Words base = train_tiny(folder, "run");
   struct Case {
     std::string arguments;
     Words names;
@@ -78,7 +75,7 @@ TEST_CASE("limits: impossible sizes and counts are refused at once by name, and 
 
 TEST_CASE("memory: train reports its memory use before the first step") {
   const Folder folder;
-  const Outcome outcome = run_orrery(train(folder));
+  const Outcome outcome = run_orrery(train_tiny(folder, "run"));
   REQUIRE(outcome.code == 0);
   CHECK(finds(outcome.err,
               "\nmemory\\b.* [\\d,]+ MB\\b.*\\bweights \\d+.*\\bgradients \\d+.*\\boptimizer \\d+.*"
@@ -90,7 +87,7 @@ TEST_CASE("memory: train reports its memory use before the first step") {
 TEST_CASE("memory: under any ulimit -v, train succeeds or ends with one error message") {
   const Folder folder;
   std::string command = "exec \"$ORRERY\"";
-  for (const std::string& word : train(folder)) command += " '" + word + "'";
+  for (const std::string& word : train_tiny(folder, "run")) command += " '" + word + "'";
   int refused = 0;
   for (int megabytes = 50; megabytes <= 170; megabytes += 10) {
     CAPTURE(megabytes);

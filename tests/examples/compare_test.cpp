@@ -6,7 +6,7 @@
 
 #include "engine/tensor/safetensors.h"
 #include "models/study/comparison.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -17,13 +17,6 @@ using orrery::testing::Message;
 
 namespace {
 
-std::string train(const Folder& folder, const std::string& name, const Words& more = {}) {
-  const std::string run = folder / name;
-  const Outcome trained =
-      run_orrery(Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + run} + tiny + more);
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  return run;
-}
 std::string compared(const Words& words) {
   const Outcome outcome = run_orrery(Words{"compare"} + words);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
@@ -34,7 +27,7 @@ std::string compared(const Words& words) {
 
 TEST_CASE("compare: two runs with the same settings have no differences") {
   const Folder folder;
-  const std::string out = compared({train(folder, "a"), train(folder, "b", {"--checkpoint_every=0"})});
+  const std::string out = compared({trained_run(folder, "a"), trained_run(folder, "b", {"--checkpoint_every=0"})});
   INFO(out);
   CHECK(finds(out, "settings that differ:\n +1 +2\n  checkpoint_every  500  0\n\n"));
   CHECK(finds(out, "\nmetrics of 1 and 2\\b.* same .*\\b4 steps\\b.*\\bstep 4\n"));
@@ -45,9 +38,9 @@ TEST_CASE("compare: two runs with the same settings have no differences") {
 
 TEST_CASE("compare: first differences, largest differences and parameters of only one run are listed") {
   const Folder folder;
-  const std::string a = train(folder, "a", {"--evaluate_every=2"}),
-                    b = train(folder, "b", {"--evaluate_every=2", "--learning_rate=0.01"}),
-                    c = train(folder, "c", {"--layers=2", "--context=6", "--steps=2", "--label_smoothing=0.1"});
+  const std::string a = trained_run(folder, "a", {"--evaluate_every=2"}),
+                    b = trained_run(folder, "b", {"--evaluate_every=2", "--learning_rate=0.01"}),
+                    c = trained_run(folder, "c", {"--layers=2", "--context=6", "--steps=2", "--label_smoothing=0.1"});
   const std::string out = compared({a, b, c});
   INFO(out);
   CHECK(finds(out, "  2  [^\n]*/b  4 of 4 steps\n  3  [^\n]*/c  2 of 2 steps\n"));
@@ -73,8 +66,9 @@ TEST_CASE("compare: first differences, largest differences and parameters of onl
   CHECK(!contains(compared({a, b}), "note: "));
 
   // The text changed under its path between the runs.
-  const std::string before = train(folder, "before", {"--data=" + folder.write("changed.txt", tiny_text())}),
-                    after = train(folder, "after", {"--data=" + folder.write("changed.txt", tiny_text() + "WWW")});
+  const std::string before = trained_run(folder, "before", {"--data=" + folder.write("changed.txt", tiny_text())}),
+                    after =
+                        trained_run(folder, "after", {"--data=" + folder.write("changed.txt", tiny_text() + "WWW")});
   CHECK(finds(compared({before, after}), "\nnote: validation_loss [^\n]*\\bdata\\b[^\n]*\\btokenizer\\b"));
 
   const std::string few = compared({a, b, "--parameters=2", "--metrics=gradient_*"}),
@@ -85,8 +79,8 @@ TEST_CASE("compare: first differences, largest differences and parameters of onl
   CHECK(finds(few, "\\|\n[^\n]+\n[^\n]+\n  .*\\b\\d+ .*--parameters=0\\b"));
   CHECK(!contains(all, "--parameters=0"));
   // Settings that are equal when completed do not differ; others are printed as written.
-  const std::string written = compared({a, train(folder, "d", {"--attention=softmax(soft_cap=0)"}),
-                                        train(folder, "e", {"--attention=pointwise(relu)"})});
+  const std::string written = compared({a, trained_run(folder, "d", {"--attention=softmax(soft_cap=0)"}),
+                                        trained_run(folder, "e", {"--attention=pointwise(relu)"})});
   INFO(written);
   CHECK(finds(written, "  attention +softmax +softmax\\(soft_cap=0\\) +pointwise\\(relu\\)\n"));
   CHECK(!contains(compared({a, folder / "d"}), "  attention  "));
@@ -94,7 +88,7 @@ TEST_CASE("compare: first differences, largest differences and parameters of onl
 
 TEST_CASE("compare: an unfinished run is compared up to its last row, and missing files are reported") {
   const Folder folder;
-  const std::string a = train(folder, "a"), b = folder / "b";
+  const std::string a = trained_run(folder, "a"), b = folder / "b";
   fs::create_directory(b);
   fs::copy(a + "/settings.toml", b + "/settings.toml");
   std::string rows = read_file(a + "/metrics.jsonl");
@@ -114,7 +108,7 @@ TEST_CASE("compare: an unfinished run is compared up to its last row, and missin
 
 TEST_CASE("compare: invalid arguments and damaged checkpoints are refused") {
   const Folder folder;
-  const std::string a = train(folder, "a");
+  const std::string a = trained_run(folder, "a");
   const auto refusal = [&](const Words& words) {
     return expect_error(run_orrery(Words{"compare"} + words)).names("compare");
   };

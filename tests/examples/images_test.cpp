@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/examples/report_data.h"
 #include "tests/support/message.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -19,13 +19,6 @@ namespace {
 
 const std::string scraps = ORRERY_SOURCE_DIR "/tests/models";
 
-std::string trained(const Folder& folder, const Words& more = {}) {
-  const Outcome outcome = run_orrery(
-      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more);
-  INFO(outcome.err);
-  REQUIRE(outcome.code == 0);
-  return folder / "run";
-}
 Outcome inspect(const Words& words) {
   Outcome outcome = run_orrery(Words{"inspect"} + words);
   INFO(outcome.err);
@@ -39,7 +32,7 @@ Message refusal(const Words& words) { return expect_error(run_orrery(Words{"insp
 
 TEST_CASE("inspect: one head of a text is shown as a map with its largest weights") {
   const Folder folder;
-  const std::string run = trained(folder, {"--layers=2"});
+  const std::string run = trained_run(folder, "run", {"--layers=2"});
   const Outcome map = inspect({run, "--text=abeabe", "--analysis=attention", "--layer=1", "--head=0", "--top=3"});
   CHECK(contains(map.out, "Attention: blocks.1.attention, head 0\n"));
   Message(map.out).names("weights").value("add up to 1.");
@@ -72,7 +65,7 @@ TEST_CASE("inspect: with --documents=yes, the loss of a text equals the validati
 
 TEST_CASE("inspect: metrics of heads are written as a table, an HTML page and tensors") {
   const Folder folder;
-  const std::string run = trained(folder), page = folder / "page.html", file = folder / "seen.safetensors";
+  const std::string run = trained_run(folder, "run"), page = folder / "page.html", file = folder / "seen.safetensors";
   const Outcome heads = inspect({run, "--text=abeabeab", "--analysis=heads,attention", "--html=" + page,
                                  "--out=" + file, "--seed=3", "--threads=1"});
   CHECK(finds(heads.out, "attention +head  entropy  zeros  row sum  distance  induction"));
@@ -88,7 +81,7 @@ TEST_CASE("inspect: metrics of heads are written as a table, an HTML page and te
 
 TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run");
   const Outcome promoted = inspect({run, "--text=abeabe", "--analysis=neurons", "--slot=3"});
   CHECK(inspect({run, "--text=abeabe", "--analysis=neurons", "--neuron=3"}).out == promoted.out);
   const Outcome help = run_orrery({"help", "inspect", "neuron"});
@@ -103,7 +96,7 @@ TEST_CASE("inspect: plots on a terminal show the signs of their values") {
 
 TEST_CASE("inspect: --out writes every analysis; unknown formats and folders of runs are refused") {
   const Folder folder;
-  const std::string run = trained(folder, {"--normalization=dyt"});
+  const std::string run = trained_run(folder, "run", {"--normalization=dyt"});
   const Words all = {run, "--text=abeabeab", "--analysis=all"};
   inspect(all + Words{"--out=" + (folder / "seen.safetensors")});
   const std::string listed = run_orrery({"show", folder / "seen.safetensors"}).out;
@@ -141,7 +134,7 @@ TEST_CASE("inspect: --out writes every analysis; unknown formats and folders of 
 
 TEST_CASE("inspect: the values of hooks are listed and written") {
   const Folder folder;
-  const std::string run = trained(folder), out = folder / "seen";
+  const std::string run = trained_run(folder, "run"), out = folder / "seen";
   const Outcome captured =
       inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
   CHECK(contains(captured.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
@@ -211,7 +204,7 @@ TEST_CASE("inspect, report: a model of an algorithmic problem reads numbers, als
 TEST_CASE("inspect: without an example, held-out data of the run are analyzed, for each kind of model") {
   const Folder folder;
   // The validation split is the last 100 of 1,000 characters; the model reads 8 at once.
-  const std::string run = trained(folder, {"--layers=2"});
+  const std::string run = trained_run(folder, "run", {"--layers=2"});
   const Outcome text =
       inspect({run, "--analysis=attention", "--layer=1", "--head=0", "--html=" + (folder / "page.html")});
   Message(text.err).names("first").value("held-out").offers("--text");
@@ -269,7 +262,7 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
 
 TEST_CASE("inspect: examples and options that do not fit the model are refused") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run");
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
   refusal({run, "--text="}).value("text").offers("--text").offers("empty");
   refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
@@ -295,7 +288,7 @@ TEST_CASE("inspect: examples and options that do not fit the model are refused")
 
 TEST_CASE("report: analyses are included; their default example is generated by the model") {
   const Folder folder;
-  const std::string run = trained(folder), page = folder / "page.html";
+  const std::string run = trained_run(folder, "run"), page = folder / "page.html";
   const auto made = [&](const Words& more) {
     const Outcome outcome = run_orrery(Words{"report", run, "--out=" + page} + more);
     INFO(outcome.err);
@@ -314,7 +307,8 @@ TEST_CASE("report: analyses are included; their default example is generated by 
 
 TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work from the command line") {
   const Folder folder;
-  const std::string run = trained(folder, {"--layers=2", "--normalization=dyt"}), page = folder / "page.html";
+  const std::string run = trained_run(folder, "run", {"--layers=2", "--normalization=dyt"}),
+                    page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
   CHECK(contains(depth.out, "Logit lens: ln p of"));
   CHECK(contains(depth.out, "Logit lens: Predictions at position 2, 'e'"));
@@ -354,7 +348,8 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
 
 TEST_CASE("inspect: former names of analyses and hooks give the same output and are not listed") {
   const Folder folder;
-  const std::string run = trained(folder, {"--layers=1", "--normalization=dyt"}), corpus = folder / "text.txt";
+  const std::string run = trained_run(folder, "run", {"--layers=1", "--normalization=dyt"}),
+                    corpus = folder / "text.txt";
   const auto shown = [&](const Words& words) { return inspect(Words{run, "--text=abeabe"} + words).out; };
   CHECK(shown({"--analysis=causes,depth,curves,memories"}) ==
         shown({"--analysis=ablation,logit_lens,normalization_curves,neurons"}));

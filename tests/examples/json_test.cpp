@@ -11,7 +11,7 @@
 #include "examples/orrery/terminal/json_output.h"
 #include "examples/orrery/terminal/view_json.h"
 #include "tests/examples/pool.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 using Json = nlohmann::ordered_json;
@@ -27,14 +27,6 @@ Json json_of(const Words& words, int code = 0) {
   const Json json = Json::parse(outcome.out, nullptr, false);
   CHECK_MESSAGE(!json.is_discarded(), outcome.out);
   return json;
-}
-
-Words train_words(const Folder& folder, const std::string& name, const Words& more = {}) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more;
-}
-std::string train(const Folder& folder, const std::string& name, const Words& more = {}) {
-  REQUIRE(is_complete(run_orrery(train_words(folder, name, more))));
-  return folder / name;
 }
 
 // Returns the last row of metrics.jsonl that has a validation.
@@ -83,7 +75,7 @@ TEST_CASE("json: show gives the mean of any finite numbers, and NaN for a tensor
 
 TEST_CASE("json: train prints the run, its losses and its files; messages go to standard error") {
   const Folder folder;
-  const Outcome outcome = run_orrery(train_words(folder, "run", {"--json"}));
+  const Outcome outcome = run_orrery(train_tiny(folder, "run", {"--json"}));
   REQUIRE(is_complete(outcome));
   const Json json = Json::parse(last_line(outcome.out), nullptr, false);
   REQUIRE_MESSAGE(json.is_object(), outcome.out);
@@ -101,14 +93,15 @@ TEST_CASE("json: train prints the run, its losses and its files; messages go to 
   for (const Json& file : json["files"]) has_log = has_log || file == folder / "run/metrics.jsonl";
   CHECK(has_log);
   CHECK(!contains(read_file(folder / "run/settings.toml"), "json"));          // not a setting of the run
-  const Outcome failed = run_orrery(train_words(folder, "run", {"--json"}));  // the folder holds a run
+  const Outcome failed = run_orrery(train_tiny(folder, "run", {"--json"}));   // the folder holds a run
   expect_error(failed).names(folder / "run");
   CHECK(failed.out.empty());
 }
 
 TEST_CASE("json: evaluate, compare and show agree with the run") {
   const Folder folder;
-  const std::string a = train(folder, "a"), b = train(folder, "b", {"--learning_rate=0.01"});
+  const std::string a = trained_run(folder, "a", {}, false),
+                    b = trained_run(folder, "b", {"--learning_rate=0.01"}, false);
   const Json evaluated = json_of({"evaluate", "--checkpoint=" + a, "--json=yes"});
   const double loss = evaluated["loss"];
   CHECK(loss == doctest::Approx(last_validation(a)["validation_loss"].get<double>()).epsilon(1e-6));
@@ -141,7 +134,7 @@ TEST_CASE("json: evaluate, compare and show agree with the run") {
 
 TEST_CASE("json: inspect prints the values of its views") {
   const Folder folder;
-  const Words words = {"inspect", train(folder, "run"), "--text=aeea", "--analysis=attention, heads",
+  const Words words = {"inspect", trained_run(folder, "run", {}, false), "--text=aeea", "--analysis=attention, heads",
                        "--hooks=blocks.*.attention.weights"};
   const Json json = json_of(words + Words{"--json"});
   CHECK(json["values"][0]["name"] == "blocks.0.attention.weights");

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "models/interop/tensorboard.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/logged_rows.h"
 #include "tests/support/message.h"
 
@@ -112,13 +112,6 @@ std::vector<Event> decode(const std::string& file) {
   return events;
 }
 
-std::string train(const Folder& folder, const std::string& name) {
-  const std::string run = folder / name;
-  const Outcome trained = run_orrery(
-      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + run, "--evaluate_every=2"} + tiny);
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  return run;
-}
 std::vector<Words> csv(const std::string& text) {  // for fields without commas
   std::vector<Words> rows;
   std::istringstream lines(text);
@@ -143,7 +136,7 @@ TEST_CASE("metrics: CRC32C of known strings has the published values") {
 
 TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
   const Folder folder;
-  const std::string run = train(folder, "run");
+  const std::string run = trained_run(folder, "run", {"--evaluate_every=2"});
   const auto rows = logged_rows(run);
   REQUIRE(rows.size() == 6);  // four steps, two validations
   const Outcome printed = run_orrery({"metrics", run});
@@ -187,7 +180,8 @@ TEST_CASE("metrics: CSV has a column for each metric and keeps all digits") {
 
 TEST_CASE("metrics: a log with former names gives the same table, which replaces a table with former names") {
   const Folder folder;
-  const std::string run = train(folder, "run"), printed = run_orrery({"metrics", run}).out;
+  const std::string run = trained_run(folder, "run", {"--evaluate_every=2"}),
+                    printed = run_orrery({"metrics", run}).out;
   const auto with_former_name = [](std::string text) {
     for (size_t at; (at = text.find("step_ms")) != std::string::npos;) text.replace(at, 7, "milliseconds");
     return text;
@@ -212,7 +206,7 @@ TEST_CASE("metrics: a terminal shows escapes in metric names escaped, and a pipe
 
 TEST_CASE("metrics: TensorBoard records hold each metric of each row; a second export is identical") {
   const Folder folder;
-  const std::string run = train(folder, "run"), out = folder / "board";
+  const std::string run = trained_run(folder, "run", {"--evaluate_every=2"}), out = folder / "board";
   const Outcome written = run_orrery({"metrics", run, "--format=tensorboard", "--out=" + out});
   REQUIRE_MESSAGE(written.code == 0, written.err);
   Message(last_line(written.out)).names(out + "/" + event_file).value(6);
@@ -244,7 +238,7 @@ TEST_CASE("metrics: TensorBoard records hold each metric of each row; a second e
 
 TEST_CASE("metrics: invalid arguments, missing logs and damaged rows are refused") {
   const Folder folder;
-  const std::string run = train(folder, "run");
+  const std::string run = trained_run(folder, "run", {"--evaluate_every=2"});
   const auto refusal = [&](const Words& words) {
     const Outcome outcome = run_orrery(Words{"metrics"} + words);
     CHECK(outcome.out.empty());

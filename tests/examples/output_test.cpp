@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/contents.h"
 #include "tests/support/message.h"
 
@@ -24,19 +24,11 @@ Outcome with_path(const Output& output, const std::string& path) {
   return run_orrery(output.words + Words{"--" + output.key + "=" + path});
 }
 
-std::string trained(const Folder& folder) {
-  const Outcome outcome = run_orrery(Words{"train", "--data=" + folder.write("text.txt", tiny_text()),
-                                           "--out=" + (folder / "run"), "--signal_propagation=yes"} +
-                                     tiny);
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  return folder / "run";
-}
-
 }  // namespace
 
 TEST_CASE("output: metrics, inspect, report and show replace only their own kind of file") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run", {"--signal_propagation=yes"});
   const std::vector<Output> outputs = {
       {"csv", {"metrics", run}, "out"},
       {"csv", {"inspect", run, "--text=abe", "--analysis=heads"}, "out"},
@@ -82,7 +74,7 @@ TEST_CASE("output: metrics, inspect, report and show replace only their own kind
 
 TEST_CASE("output: metrics replaces its own table if the columns differ, but no other table") {
   const Folder folder;
-  const std::string run = trained(folder), table = folder / "table.csv";
+  const std::string run = trained_run(folder, "run", {"--signal_propagation=yes"}), table = folder / "table.csv";
   const auto write = [&](const Words& more = {}) { return run_orrery(Words{"metrics", run, "--out=" + table} + more); };
   const Words few = {"--metrics=loss,validation_loss"};
   for (const Words& metrics : {few, Words(), few, Words{"--metrics=loss"}, Words()}) {
@@ -113,7 +105,7 @@ TEST_CASE("output: metrics replaces its own table if the columns differ, but no 
 
 TEST_CASE("output: inspect, metrics, sweep and study do not replace foreign files in their folders") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run", {"--signal_propagation=yes"});
   fs::create_directory(folder / "seen");
   folder.write("seen/metrics.csv", "metric,value\nmine,3\n");
   const Words inspect = {"inspect", run, "--text=abe", "--analysis=heads,logit_lens", "--out=" + (folder / "seen")};
@@ -171,7 +163,8 @@ TEST_CASE("output: try replaces only plug-ins that it has made") {
 
 TEST_CASE("output: import replaces neither a run nor a foreign settings file") {
   const Folder folder;
-  const std::string run = trained(folder), model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
+  const std::string run = trained_run(folder, "run", {"--signal_propagation=yes"}),
+                    model = ORRERY_SOURCE_DIR "/tests/cases/llama_bos",
                     mine = folder.write("other/settings.toml", "mine\n");
   const auto before = contents_of_folder(folder.path());
   expect_error(run_orrery({"import", model, "--out=" + run})).names(run).offers("--out");

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "engine/system/folder_lock.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -17,9 +17,6 @@ using orrery::testing::Message;
 
 namespace {
 
-Words train_words(const Folder& folder, const Words& more = {}) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "run")} + tiny + more;
-}
 Json planned(const Words& words, int code = 0) {
   const Outcome outcome = run_orrery(words + Words{"--plan=yes", "--json=yes"});
   CHECK_MESSAGE(outcome.code == code, outcome.err);
@@ -30,7 +27,7 @@ Json planned(const Words& words, int code = 0) {
 
 TEST_CASE("plan: memory, time, data, parameters and FLOPs agree with the run") {
   const Folder folder;
-  const Words words = train_words(folder, {"--layers=3", "--gradient_accumulation_steps=2"});
+  const Words words = train_tiny(folder, "run", {"--layers=3", "--gradient_accumulation_steps=2"});
   const Outcome plan = run_orrery(words + Words{"--plan"});
   CHECK_MESSAGE(plan.code == 0, plan.err);
   Message(plan.out)
@@ -73,7 +70,7 @@ TEST_CASE("plan: memory, time, data, parameters and FLOPs agree with the run") {
 
 TEST_CASE("plan: a run that does not fit is planned as far as possible, with exit code 1") {
   const Folder folder;
-  const Words words = train_words(folder, {"--width=2048", "--layers=4096"});
+  const Words words = train_tiny(folder, "run", {"--width=2048", "--layers=4096"});
   const Json json = planned(words, 1);
   CHECK(json["can_start"] == false);
   CHECK(contains(json["problem"].get<std::string>(), "does not fit"));
@@ -84,15 +81,15 @@ TEST_CASE("plan: a run that does not fit is planned as far as possible, with exi
   expect_error(text).names("train").value("does not fit").names("width 2048");
   Message(text.out).names("memory").value("MB are free");
   const Words too_long = {"--layers=4096", "--width=64", "--context=32", "--steps=1000000000", "--plan"};
-  expect_error(run_orrery(train_words(folder, too_long))).names("train").value("years").offers("steps");
+  expect_error(run_orrery(train_tiny(folder, "run", too_long))).names("train").value("years").offers("steps");
   CHECK(!fs::exists(folder / "run"));
 }
 
 TEST_CASE("plan: a run that would be refused at once cannot start") {
   const Folder folder;
-  REQUIRE(is_complete(run_orrery(train_words(folder))));
+  REQUIRE(is_complete(run_orrery(train_tiny(folder, "run"))));
   const auto problem = [&](const std::string& out) {
-    const Json json = planned(train_words(folder, {"--out=" + out}), 1);
+    const Json json = planned(train_tiny(folder, "run", {"--out=" + out}), 1);
     CHECK(json["can_start"] == false);
     CHECK(json["parameters"]["total"].get<int64_t>() > 0);  // the rest of the plan is made
     return Message(json["problem"].get<std::string>());
@@ -114,11 +111,12 @@ TEST_CASE("plan: a run that would be refused at once cannot start") {
   for (const char* const wrong : {"--lr_scales=a", "--lr_scales=zz*=2", "--weight_decay_rules=zz*=no", "--out=",
                                   "--schedule=cosine(speed=2)", "--metrics=foo"}) {
     CAPTURE(wrong);
-    const Words words = train_words(folder, {"--out=" + (folder / "free"), wrong});
+    const Words words = train_tiny(folder, "run", {"--out=" + (folder / "free"), wrong});
     const Message of_plan = expect_error(run_orrery(words + Words{"--plan"}), 2);
     CHECK(of_plan.message() == expect_error(run_orrery(words), 2).message());
   }
-  const Words other_width = train_words(folder, {"--out=" + (folder / "free"), "--init_from=" + (folder / "run")});
+  const Words other_width =
+      train_tiny(folder, "run", {"--out=" + (folder / "free"), "--init_from=" + (folder / "run")});
   const Outcome plan = run_orrery(other_width + Words{"--width=32", "--plan"});
   expect_error(plan, 1).names("token_embedding.weight").value("(15, 16)").offers("(15, 32)");
   CHECK(!fs::exists(folder / "free"));
@@ -126,7 +124,7 @@ TEST_CASE("plan: a run that would be refused at once cannot start") {
 
 TEST_CASE("plan: a resumed run is planned from the checkpoint that the run would resume") {
   const Folder folder;
-  REQUIRE(is_complete(run_orrery(train_words(folder, {"--checkpoint_every=2"}))));
+  REQUIRE(is_complete(run_orrery(train_tiny(folder, "run", {"--checkpoint_every=2"}))));
   std::filesystem::resize_file(folder / "run/step_000004/optimizer.safetensors", 100);
   const Words words = {"train", "--resume=" + (folder / "run"), "--steps=10"};
   expect_error(run_orrery(words + Words{"--plan"}), 1).names("step_000004").value("damaged").offers("step_000002");

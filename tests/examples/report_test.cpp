@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/examples/report_data.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -17,14 +18,6 @@ using orrery::testing::expect_error;
 using orrery::testing::Message;
 
 namespace {
-
-std::string trained(const Folder& folder, const std::string& name, const Words& more = {}) {
-  const Outcome outcome = run_orrery(
-      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more);
-  INFO(outcome.err);
-  REQUIRE(outcome.code == 0);
-  return folder / name;
-}
 
 struct Page {
   std::string html;
@@ -61,7 +54,7 @@ std::map<std::string, size_t> rows_in_log(const std::string& run) {
 TEST_CASE("report: one page shows the curves, samples, settings and analyses of a run") {
   const Folder folder;
   const std::string run =
-      trained(folder, "run", {"--steps=30", "--evaluate_every=10", "--attention=softmax(qk_norm=rms)"});
+      trained_run(folder, "run", {"--steps=30", "--evaluate_every=10", "--attention=softmax(qk_norm=rms)"});
   const Page page = report_of(folder, {run, "--samples=3", "--sample_tokens=40"});
   CHECK(page.html.size() < 500'000);
   for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
@@ -107,7 +100,7 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
 
 TEST_CASE("report: the same run gives the same samples, and --samples=0 gives none") {
   const Folder folder;
-  const std::string run = trained(folder, "run");
+  const std::string run = trained_run(folder, "run");
   const Json once = report_of(folder, {run}).section("Generated samples");
   CHECK(once == report_of(folder, {run, "--threads=1"}).section("Generated samples"));
   CHECK(once != report_of(folder, {run, "--seed=7"}).section("Generated samples"));
@@ -119,7 +112,7 @@ TEST_CASE("report: the same run gives the same samples, and --samples=0 gives no
 
 TEST_CASE("report: several runs share their plots, and settings that differ are marked") {
   const Folder folder;
-  const std::string a = trained(folder, "a"), b = trained(folder, "b", {"--normalization=dyt", "--seed=3"});
+  const std::string a = trained_run(folder, "a"), b = trained_run(folder, "b", {"--normalization=dyt", "--seed=3"});
   const Page page = report_of(folder, {a, b, "--title=a </script> & b"});
   CHECK(page.data["title"] == "a </script> & b");
   CHECK(contains(page.html, "<title>a &lt;/script&gt; &amp; b</title>"));
@@ -130,7 +123,7 @@ TEST_CASE("report: several runs share their plots, and settings that differ are 
   for (const Json& row : different["marked"]) keys.insert(different["rows"][row.get<size_t>()][0].get<std::string>());
   CHECK(keys == std::set<std::string>{"normalization", "out", "seed"});
   CHECK(!contains(page.html, "Losses of different meaning"));
-  const Page other = report_of(folder, {a, trained(folder, "c", {"--validation_fraction=0.2"})});
+  const Page other = report_of(folder, {a, trained_run(folder, "c", {"--validation_fraction=0.2"})});
   Message(other.section("Losses of different meaning")["items"][0]["text"].get<std::string>())
       .names("validation_loss")
       .names("validation_fraction")
@@ -139,7 +132,7 @@ TEST_CASE("report: several runs share their plots, and settings that differ are 
 
 TEST_CASE("report: an unfinished run or a run without a checkpoint is shown as far as possible") {
   const Folder folder;
-  const std::string run = trained(folder, "run");
+  const std::string run = trained_run(folder, "run");
   const std::string log = read_file(run + "/metrics.jsonl");
   for (const auto& entry : fs::directory_iterator(run))
     if (entry.is_directory()) fs::remove_all(entry.path());
@@ -155,7 +148,7 @@ TEST_CASE("report: an unfinished run or a run without a checkpoint is shown as f
 
 TEST_CASE("report: the page lists a damaged checkpoint") {
   const Folder folder;
-  const std::string run = trained(folder, "run");
+  const std::string run = trained_run(folder, "run");
   folder.write("run/step_000004/weights.safetensors", "no weights");
   const Page page = report_of(folder, {run});
   CHECK(page.kinds().contains("curves"));
@@ -184,7 +177,7 @@ TEST_CASE("report: the page of a translator shows held-out sentences") {
   CHECK(page.section("encoder.attention.layer")["rows"].size() > 20);
   CHECK(page.section("encoder.attention.layer")["columns"][4] == "h");
   CHECK(page.section("decoder.cross_attention.layer")["shape"] == Json({3, 2}));  // all three decoder positions
-  const Page two = report_of(folder, {folder / "run", trained(folder, "writes"), "--text=abeabe"});
+  const Page two = report_of(folder, {folder / "run", trained_run(folder, "writes"), "--text=abeabe"});
   CHECK(two.section("run: encoder.attention.layer")["rows"].size() > 20);
   CHECK(two.section("writes: blocks.attention")["rows"] == Json::parse(R"(["a","b","e","a","b","e"])"));
 }
@@ -249,7 +242,7 @@ TEST_CASE("report: a path that is not a run and a page that cannot be written ar
   refusal({}).names("report").offers("orrery report runs/latest");
   refusal({folder / "none"}).names("report").names(folder / "none").offers("orrery train --out=DIR");
   refusal({folder.path()}).names("report").names(folder.path()).value("sweep").offers("orrery train");
-  const std::string run = trained(folder, "run");
+  const std::string run = trained_run(folder, "run");
   refusal({run, "--samlpes=1"}).names("report").value("samlpes").offers("samples");
   refusal({run, "--out=" + (folder / "text.txt/page.html")}).names("write").names(folder / "text.txt/page.html");
   CHECK(!fs::exists(folder / "page.html"));

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "tests/examples/pool.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
@@ -20,12 +20,6 @@ using orrery::testing::Message;
 
 namespace {
 
-std::string train(const Folder& folder, const std::string& name, const Words& more = {}) {
-  const Outcome outcome = run_orrery(
-      Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more);
-  REQUIRE_MESSAGE(is_complete(outcome), outcome.err);
-  return folder / name;
-}
 std::string listed(const std::string& folder) {
   const Outcome outcome = run_orrery({"runs", folder});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
@@ -49,8 +43,8 @@ void set_age(const std::string& run, int hours) {
 TEST_CASE("runs: each run below a folder is listed with settings, progress and state, newest first") {
   const Folder folder;
   const std::string runs = folder / "runs";
-  set_age(train(folder, "runs/old", {"--seed=1", "--evaluate_every=2"}), 50);
-  set_age(train(folder, "runs/deep/new", {"--seed=2", "--learning_rate=0.01"}), 3);
+  set_age(trained_run(folder, "runs/old", {"--seed=1", "--evaluate_every=2"}, false), 50);
+  set_age(trained_run(folder, "runs/deep/new", {"--seed=2", "--learning_rate=0.01"}, false), 3);
   const std::string table = listed(runs);
   INFO(table);
   CHECK(table.find("deep/new") < table.find("old "));
@@ -78,7 +72,7 @@ TEST_CASE("runs: each run below a folder is listed with settings, progress and s
 
 TEST_CASE("runs: unfinished and unreadable runs are listed with their states") {
   const Folder folder;
-  const std::string runs = folder / "runs", whole = train(folder, "runs/whole");
+  const std::string runs = folder / "runs", whole = trained_run(folder, "runs/whole", {}, false);
   // Cuts a copy's log after `rows` rows.
   const auto copy = [&](const std::string& name, int rows) {
     fs::copy(whole, runs + "/" + name, fs::copy_options::recursive);
@@ -113,7 +107,7 @@ TEST_CASE("runs: unfinished and unreadable runs are listed with their states") {
 TEST_CASE("runs: a pool takes one line, and --runs lists its runs by name") {
   const Folder folder;
   REQUIRE(run_orrery(sweep_of(folder, {"--seed={1,2}"})).code == 0);
-  train(folder, "single");
+  trained_run(folder, "single", {}, false);
   const std::string table = listed(folder.path());
   Message(table).names("single").value("1 run").names(folder / "pool").value("2 runs").offers("orrery runs --runs=");
   const Outcome pool = run_orrery({"runs", "--runs=" + (folder / "pool"), "--json"});
@@ -130,7 +124,7 @@ TEST_CASE("runs: a pool takes one line, and --runs lists its runs by name") {
 
 TEST_CASE("runs: a thousand runs are listed in seconds") {
   const Folder folder;
-  const std::string first = train(folder, "runs/0", {"--save_optimizer=no"});
+  const std::string first = trained_run(folder, "runs/0", {"--save_optimizer=no"}, false);
   for (int i = 1; i < 1000; ++i) {
     const std::string run = folder / ("runs/" + std::to_string(i));
     fs::create_directory(run);

@@ -17,17 +17,11 @@ namespace {
 
 const std::string shapes = ORRERY_SOURCE_DIR "/tests/models/images/shapes";
 
-std::string trained(const Folder& folder) {
-  const Outcome outcome = run_orrery(train_tiny(folder, "run"));
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  return folder / "run";
-}
-
 }  // namespace
 
 TEST_CASE("exit code: wrong usage gives 2") {
   const Folder folder;
-  const std::string run = trained(folder), data = "--data=" + (folder / "text.txt"),
+  const std::string run = trained_run(folder, "run"), data = "--data=" + (folder / "text.txt"),
                     none = "--out=" + (folder / "none");
   for (const Words& words : {Words{"tran"},
                              Words{"foo", "train"},
@@ -95,7 +89,7 @@ TEST_CASE("exit code: wrong usage gives 2") {
 
 TEST_CASE("exit code: other errors give 1, including wrong settings in files") {
   const Folder folder;
-  const std::string run = trained(folder), none = "--out=" + (folder / "none");
+  const std::string run = trained_run(folder, "run"), none = "--out=" + (folder / "none");
   const std::string config = folder.write("wrong.toml", "stepz = 3\n"),
                     claim = folder.write("claim.toml",
                                          "source = \"a\"\nsentence = \"b\"\nkind = \"trained\"\nseeds = [1]\n"
@@ -112,7 +106,7 @@ TEST_CASE("exit code: other errors give 1, including wrong settings in files") {
 
 TEST_CASE("streams: only results go to standard output") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run");
   for (const Words& words : {Words{"evaluate", run}, Words{"show", run}, Words{"list", "relu"},
                              Words{"gradcheck", "relu"}, Words{"metrics", run}, Words{"compare", run, run}}) {
     CAPTURE(words);
@@ -136,7 +130,7 @@ TEST_CASE("streams: only results go to standard output") {
 
 TEST_CASE("arguments: every command that reads a run accepts it without an option name") {
   const Folder folder;
-  const std::string run = trained(folder), checkpoint = "--checkpoint=" + run;
+  const std::string run = trained_run(folder, "run"), checkpoint = "--checkpoint=" + run;
   const Words sampling = {"--prompt=abe", "--tokens=9", "--seed=3"};
   const Outcome written = run_orrery(Words{"generate", run} + sampling);
   CHECK(written.code == 0);
@@ -166,8 +160,8 @@ TEST_CASE("train: the last line names the next commands, quoted for a shell") {
 
 TEST_CASE("color: errors, warnings and headers are colored on a terminal only") {
   const Folder folder;
-  const std::string run = trained(folder), error = "\"$ORRERY\" tran; true", table = "\"$ORRERY\" show '" + run + "'",
-                    warning = "OMP_NUM_THREADS=x \"$ORRERY\" list relu";
+  const std::string run = trained_run(folder, "run"), error = "\"$ORRERY\" tran; true",
+                    table = "\"$ORRERY\" show '" + run + "'", warning = "OMP_NUM_THREADS=x \"$ORRERY\" list relu";
   const auto shown = run_on_terminal("export TERM=xterm; unset NO_COLOR; " + error + "; " + table + "; " + warning);
   if (!shown) return;
   CHECK(contains(shown->out, "\x1b[1;31morrery:\x1b[0m unknown command 'tran'"));
@@ -186,7 +180,7 @@ TEST_CASE("color: errors, warnings and headers are colored on a terminal only") 
 
 TEST_CASE("tables: on a terminal no line is longer than its width; columns that do not fit follow below") {
   const Folder folder;
-  const std::string run = trained(folder), program = "stty cols 80 && NO_COLOR=1 \"$ORRERY\" ";
+  const std::string run = trained_run(folder, "run"), program = "stty cols 80 && NO_COLOR=1 \"$ORRERY\" ";
   REQUIRE(run_orrery(train_tiny(folder, "other", {"--attention=pointwise(relu)"})).code == 0);
   const auto width_of = [](const std::string& line) {  // characters of UTF-8
     return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80 && c != '\r'; });
@@ -215,7 +209,7 @@ TEST_CASE("tables: on a terminal no line is longer than its width; columns that 
 
 TEST_CASE("progress: a terminal shows a live line for work of more than two seconds, but not for shorter work") {
   const Folder folder;
-  const std::string run = trained(folder);
+  const std::string run = trained_run(folder, "run");
   const std::string program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ";
   const auto slow = run_on_terminal(program + "verify_resume '" + run + "' --steps=1000000");
   if (!slow) return;
@@ -265,7 +259,7 @@ TEST_CASE("threads: OMP_NUM_THREADS is the default") {
 
 TEST_CASE("pipes: texts are read from standard input and from pipes") {
   const Folder folder;
-  const std::string run = trained(folder), pipe = folder / "pipe",
+  const std::string run = trained_run(folder, "run"), pipe = folder / "pipe",
                     generate = "\"$ORRERY\" generate '" + run + "' --tokens=9 --seed=3 ";
   const std::string written = run_shell(generate + "--prompt=abe").out;
   CHECK(written.starts_with("abe"));

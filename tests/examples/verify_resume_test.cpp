@@ -8,7 +8,7 @@
 
 #include "engine/tensor/safetensors.h"
 #include "models/study/checkpoint_diff.h"
-#include "tests/examples/program.h"
+#include "tests/examples/training.h"
 #include "tests/support/contents.h"
 #include "tests/support/message.h"
 
@@ -20,9 +20,6 @@ using orrery::testing::Message;
 
 namespace {
 
-Words train_tiny(const Folder& folder, const std::string& name, const Words& more) {
-  return Words{"train", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / name)} + tiny + more;
-}
 void check_same(const Words& train, const std::string& run, const Words& more = {}) {
   const Outcome trained = run_orrery(train);
   REQUIRE_MESSAGE(is_complete(trained), trained.err);

@@ -1,7 +1,6 @@
 // Runs of another version of the program: commands that read them print a warning.
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/examples/training.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "tests/fault_injection/runs.h"
 #include "tests/support/message.h"

@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <functional>
-#include <set>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "engine/ops/ops.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

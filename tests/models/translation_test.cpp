@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 #include "engine/ops/ops.h"

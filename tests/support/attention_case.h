@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "engine/attention/attention.h"

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <string>
 
 #include "engine/attention_formula/problem.h"

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "models/training/trainer.h"

@@ -1,7 +1,6 @@
 // orrery classify: predicts the classes of images.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <numeric>
 

@@ -1,6 +1,4 @@
 // orrery report: a page of runs, a sweep or a study.
-#include <filesystem>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>

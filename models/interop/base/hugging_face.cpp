@@ -161,7 +161,7 @@ bool has_model_type(const std::string& folder, const std::string& model_type) {
 void read_rest(const std::string& folder, ImportedModel& to) {
   to.tensors = stored_tensors_of_folder(folder, {"lm_head.weight"});  // absent if it is the embedding
   const HuggingFaceConfig config(folder);
-  if (const Json* const saved = config.find("orrery_tokenizer")) to.saved_tokenizer = saved->dump();
+  if (const Json* const saved = config.find("orrery_tokenizer")) to.saved_tokenizer = json_text(*saved);
   to.tokenizer_path = folder;
   const auto first = [](const std::vector<int64_t>& tokens) {
     return tokens.empty() ? std::nullopt : std::optional(tokens[0]);

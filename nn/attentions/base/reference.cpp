@@ -2,7 +2,6 @@
 // autograd: slow but simple. This independent check of the fused paths shares no code with them:
 // nothing here calls engine/attention_formula/formula.h.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "engine/autograd/autograd.h"

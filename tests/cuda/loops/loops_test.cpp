@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <fstream>
 #include <functional>
 #include <string>
 

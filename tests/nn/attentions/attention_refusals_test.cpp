@@ -1,8 +1,6 @@
 // Rejected attention settings. Each message names the spec, the value and an alternative.
 #include <doctest/doctest.h>
 
-#include <functional>
-
 #include "engine/autograd/autograd.h"
 #include "nn/attentions/base/attention.h"
 #include "tests/support/errors.h"

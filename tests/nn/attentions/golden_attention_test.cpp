@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <sstream>
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
