@@ -61,14 +61,15 @@ std::vector<std::string> owners_of(const Registry<Class>& all, const std::string
 }
 
 // Throws if a setting that this run lacks is one of other models or tasks.
-void check_belongs(const TrainSettings& settings, std::span<const Setting> members, const std::string& key) {
+void check_belongs(const std::string& task, const std::string& model, std::span<const Setting> members,
+                   const std::string& key) {
   if (find_setting(members, key) || key.find('.') != std::string::npos) return;
   const auto check_owners = [&](const char* family, const std::string& own, const std::vector<std::string>& owners) {
     check_usage(owners.empty(), "train: ", family, "=", own, " has no setting '", key, "'; it is a setting of ", family,
                 "=", join(owners));
   };
-  check_owners("task", settings.task, owners_of(tasks(), key));
-  check_owners("model", settings.model, owners_of(model_classes(), key));
+  check_owners("task", task, owners_of(tasks(), key));
+  check_owners("model", model, owners_of(model_classes(), key));
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ TrainSettings make_settings(const Assignments& assignments) {
   for (const auto& [key, value] : assignments) {
     if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
     as_content([&] {
-      check_belongs(settings, members, key);
+      check_belongs(settings.task, model, members, key);
       set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
     });
   }
