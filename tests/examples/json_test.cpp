@@ -53,7 +53,9 @@ TEST_CASE("json: show gives the mean of any finite numbers, and NaN for a tensor
   using orrery::Tensor;
   const Folder folder;
   const double huge = std::numeric_limits<double>::max();
-  const auto of = [](std::vector<double> x) { return Tensor::from(Shape{static_cast<int64_t>(x.size())}, x); };
+  const auto of = [](std::vector<double> x) {
+    return Tensor::from(Shape{static_cast<int64_t>(x.size())}, x, orrery::Dtype::f64);
+  };
   const std::vector<orrery::NamedTensor> tensors = {
       {"huge", of({huge, -huge, huge / 2})}, {"none", of({NAN, INFINITY})}, {"some", of({1, NAN, 3})}};
   orrery::write_safetensors(folder / "x.safetensors", tensors);
