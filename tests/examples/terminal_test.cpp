@@ -222,7 +222,7 @@ TEST_CASE("progress: a terminal shows how much of a long word is learned, and ho
   std::string word;
   for (uint32_t drawn = 1; word.size() < 6'000'000; drawn = drawn * 1664525 + 1013904223)
     word += "etaoinsh"[(drawn >> 16) % 8];
-  const std::string run = folder / "run", program = "export TERM=xterm; timeout --foreground 4 \"$ORRERY\" ",
+  const std::string run = folder / "run", program = "export TERM=xterm; timeout --foreground 12 \"$ORRERY\" ",
                     tokenizer = " --tokenizer='byte_pair(vocabulary=4000)'";
   const auto learning = run_on_terminal(program + "prepare --input='" + folder.write("word.txt", word) + "'" +
                                         tokenizer + " --out='" + (folder / "tokens") + "'");
