@@ -279,10 +279,11 @@ void check_usable(const std::string& folder) {
 
 std::string RunFolder::checkpoint_to_resume(bool resume_from_previous) {
   const std::string found = models::checkpoint_to_resume(path_, resume_from_previous);
-  for (const std::string& damaged : checkpoints_in(path_)) {
-    if (damaged == found) break;
-    quarantine(damaged);
-  }
+  if (resume_from_previous)
+    for (const std::string& damaged : checkpoints_in(path_)) {
+      if (damaged == found) break;
+      quarantine(damaged);
+    }
   return resumed_unverified_ = last_good_ = found;
 }
 
