@@ -236,7 +236,9 @@ class Study {
     };
     const std::string folder = options_.folder + "/" + id;
     const bool is_done = outcome.kind == Outcome::Kind::done;
-    if (!is_done && !uses_divergence(claim_) && !is_complete(folder, steps_of_.at(id))) return miss(outcome.why);
+    const bool counts = outcome.kind == Outcome::Kind::diverged &&
+                        (uses_divergence(claim_) || is_complete(folder, steps_of_.at(id)));
+    if (!is_done && !counts) return miss(outcome.why);
     const models::RunLog rows = rows_of(claim_, folder, outcome);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.is_measured(m, variant.name)) continue;
