@@ -85,7 +85,7 @@ TEST_CASE("images: classify and report name the classes of folders with numbers,
       run_orrery({"report", run, "--image=" + pictures + "/val/10/0.png", "--label=10", "--analysis=logit_lens"});
   REQUIRE_MESSAGE(reported.code == 0, reported.err);
   const auto rows = report_section(report_data(read_file(run + "/report.html")),
-                                   "Predictions at position 0, whole example")["rows"];
+                                   "Predictions at position 0, 'whole example'")["rows"];
   const auto& last = rows.back();  // state after, top prediction, p, rank, -ln p
   CHECK(last[1] == "10");
   CHECK(last[3] == "1");
