@@ -30,7 +30,7 @@ namespace orrery::models {
 struct StreamSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64, cache_length = 256;
   int64_t vocabulary = 0;  // 0: the tokenizer's size
-  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 * width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
        normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),

@@ -24,7 +24,7 @@ namespace orrery::models {
 struct VitSettings {
   int64_t layers = 4, heads = 4, width = 96, patch = 4;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
-  int64_t d_ff = 0;                                   // hidden channels of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;                                   // hidden channels of the feed-forward; 0: 4 * width
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
        attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),

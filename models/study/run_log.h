@@ -1,4 +1,4 @@
-// Reads metrics.jsonl of a run for comparisons, exports and outcomes.
+// Reads metrics.jsonl of a run for comparisons, exports and outcomes of studies.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class RunLog {
   RunLog() = default;                // no rows
   RunLog(std::vector<LogRow> rows);  // in memory
   RunLog(std::initializer_list<LogRow> rows) : RunLog(std::vector<LogRow>(rows)) {}
-  // Opens `folder`/metrics.jsonl. Omits a last line without line end: it is still being written.
+  // Opens `folder`/metrics.jsonl. Throws Error if it cannot be read; an empty file has no rows.
+  // Omits a last line without line end: it is still being written.
   static RunLog of_run(const std::string& folder);
 
   // A pass over the rows. Errors name the invalid row:

@@ -143,7 +143,7 @@ Json result_json(const models::TrainSettings& settings, const models::TrainingRe
 std::string next_line(const models::TrainSettings& settings) {
   const std::string run = settings.out.starts_with("-") ? "./" + settings.out : settings.out;
   std::string line = "next: " + models::command_line(models::with_plugins({"report", run}));
-  const std::vector<std::string> use = models::words_to_use(settings.task, run);
+  const std::vector<std::string> use = models::command_to_use(settings.task, run);
   return line + (use.empty() ? "" : "   or   " + models::command_line(models::with_plugins(use)));
 }
 
