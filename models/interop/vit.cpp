@@ -102,7 +102,7 @@ std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char*
     for (const Json& each : *found)
       if (each.is_number()) values.push_back(each.get<double>());
   check(found->size() == values.size() && static_cast<int64_t>(values.size()) == channels, pixels.path(), ": '", key,
-        "': ", shortened(*found), " must be one number, or one per channel (", channels, ")");
+        "' is ", shortened(*found), "; it must be one number, or one per channel (", channels, ")");
   return values;
 }
 
@@ -151,7 +151,8 @@ HuggingFaceConfig pixels_in(const std::string& folder) {
   const HuggingFaceConfig processor(folder, processor_file);
   const Json* const inside = processor.find("image_processor");
   if (!inside) return {folder, pixels_file};
-  check(inside->is_object(), processor.path(), ": 'image_processor': ", shortened(*inside), " must be an object {...}");
+  check(inside->is_object(), processor.path(), ": 'image_processor' is ", shortened(*inside),
+        "; it must be an object {...}");
   return {processor.path(), *inside};
 }
 
@@ -169,8 +170,8 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
         ": 'do_rescale': false is not supported, because orrery normalizes pixels between 0 and 1; set it to true and "
         "divide image_mean and image_std by 255");
   check(std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6, pixels.path(),
-        ": 'rescale_factor': ", print_number(pixels.number("rescale_factor", 1. / 255)),
-        " must be 1 / 255, because orrery normalizes pixels between 0 and 1");
+        ": 'rescale_factor' is ", print_number(pixels.number("rescale_factor", 1. / 255)),
+        "; it must be 1 / 255, because orrery normalizes pixels between 0 and 1");
   std::vector<double> mean(static_cast<size_t>(s.channels), 0.0), std(static_cast<size_t>(s.channels), 1.0);
   if (pixels.flag("do_normalize", true)) {
     mean = channel_numbers(pixels, "image_mean", s.channels, to);
