@@ -128,7 +128,7 @@ double HuggingFaceConfig::positive(const std::string& key, double otherwise) con
 }
 bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
   const Json* const found = find(key);
-  check(!found || found->is_boolean(), path_, ": '", key, "' must be true or false");
+  if (found) check_form(found->is_boolean(), *found, key, path_, "true or false");
   return found ? found->get<bool>() : otherwise;
 }
 void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Json> harmless) const {
@@ -147,8 +147,6 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   }
   fail(path_, ": '", key, "': \"", name, "\" is not supported; supported activations: ", join(all));
 }
-
-std::string shortened(const Json& value) { return shown_json(value).substr(0, 100); }
 
 bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {
