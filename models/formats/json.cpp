@@ -152,12 +152,8 @@ std::string shown_json(const SortedJson& value, int indent) {
   return value.dump(indent, ' ', false, SortedJson::error_handler_t::replace);
 }
 
-template <class Parsed>
-std::string shortened(const Parsed& value) {
-  return shown_json(value).substr(0, 100);
-}
-template std::string shortened(const Json& value);
-template std::string shortened(const SortedJson& value);
+std::string shortened(const Json& value) { return shown_json(value).substr(0, 100); }
+std::string shortened(const SortedJson& value) { return shown_json(value).substr(0, 100); }
 
 template <class Parsed>
 void check_form(bool right, const Parsed& value, std::string_view key, std::string_view what, const char* form) {

@@ -45,8 +45,8 @@ std::string shown_json(const Json& value, int indent = -1);
 std::string shown_json(const SortedJson& value, int indent = -1);
 
 // Returns a value as text of at most 100 characters, for errors.
-template <class Parsed>
-std::string shortened(const Parsed& value);
+std::string shortened(const Json& value);
+std::string shortened(const SortedJson& value);
 
 // Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
