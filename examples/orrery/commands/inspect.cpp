@@ -169,7 +169,7 @@ models::OutputKind kind_of_file(const std::string& out) {
   constexpr size_t length_of_header = 8;  // bytes
   return out.ends_with(".csv")
              ? metrics_kind()
-             : models::marked_kind("a file of orrery inspect",
+             : models::marked_kind("a file that orrery inspect wrote",
                                    text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
                                    length_of_header);
 }
