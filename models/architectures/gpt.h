@@ -59,7 +59,7 @@ struct GptSettings {
     v("feed_forward_residual", feed_forward_residual,
       "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("kv_heads|key_heads", kv_heads, "key and value heads, each for heads / kv_heads query heads; 0: heads",
+    v("kv_heads|key_heads", kv_heads, "key and value heads, each for heads / kv_heads query heads; 0: as many as heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);

@@ -50,7 +50,7 @@ struct VitSettings {
     visit_feed_forward_and_normalization(v, *this);
     visit_own_normalizations(v, *this);
     visit_final_normalization(v, *this);
-    v.common("position", position, "position encoding of the patches; names: `orrery list position`",
+    v.common("position", position, "position encoding from `orrery list position`; of the patches",
              name_of_family("position"));
     v("bias", bias, "biases in the blocks' linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");
