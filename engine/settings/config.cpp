@@ -74,9 +74,9 @@ void check_number(std::string_view what, double x, const Limits& limits, const s
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
   check(limits.high_allowed ? x <= limits.high : x < limits.high, what, " is ", printed, "; it must be ",
         limits.high_allowed ? "at most " : "below ", print_number(limits.high));
-  check(x == 0 || std::abs(x) >= limits.smallest, what, " is ", printed, "; it must be ",
+  check(x == 0 || std::abs(x) >= limits.smallest_magnitude, what, " is ", printed, "; it must be ",
         limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
-        print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
+        print_number(limits.smallest_magnitude), limits.low < 0 ? " in magnitude" : "");
 }
 void check_number(std::string_view what, double x, const Limits& limits) {
   check_number(what, x, limits, print_number(x));

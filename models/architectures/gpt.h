@@ -55,7 +55,7 @@ struct GptSettings {
     v("parallel", parallel, "compute attention and feed-forward in parallel, from one normalized input");
     visit_residual_gain(v, *this);
     v("feed_forward_divisor", feed_forward_divisor, "divisor of the feed-forward's output",
-      {.low = -1e6, .high = 1e6, .smallest = 1e-6});
+      {.low = -1e6, .high = 1e6, .smallest_magnitude = 1e-6});
     v("feed_forward_residual", feed_forward_residual,
       "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);

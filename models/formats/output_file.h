@@ -5,7 +5,7 @@
 //   page (report, inspect)                 the meta element "generator" of examples/orrery/page/page.html
 //   samples.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
-//                                          are others
+//                                          differ
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)
 //   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
 //   events of TensorBoard (metrics)        the first record, whose time is 0

@@ -100,8 +100,9 @@ TEST_CASE("help: the common settings of train fit on one screen, in sections; --
   CHECK(contains(brief.out, "--help=all"));
   CHECK(!contains(brief.out, "--residual_gain"));
   CHECK(contains(brief.out, "  --data=... "));
-  for (const char* whole : {"CPU threads (0: OMP_NUM_THREADS, else all cores)", "tokenizer by name (character, byte, ...)",
-                            "optimizer from `orrery list optimizer`", "from `orrery list normalization`"})
+  for (const char* whole :
+       {"CPU threads (0: OMP_NUM_THREADS, else all cores)", "tokenizer by name (character, byte, ...)",
+        "optimizer from `orrery list optimizer`", "from `orrery list normalization`"})
     CHECK(contains(brief.out, whole));
   CHECK(contains(full.out, "--residual_gain=1 "));
   CHECK(contains(full.out, "--learning_rate=0.001 "));
