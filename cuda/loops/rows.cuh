@@ -5,10 +5,10 @@
 // result to every thread. each, map, copy and once run between barriers: as on a CPU, earlier reads
 // are complete, and later code of all threads reads what they wrote.
 //
-// The threads and order of a fold depend on the row's length alone. Long rows of whole packs of
-// eight are processed in packs: loads from aligned arrays have 16 bytes, and several are in flight
-// before the first use. Other rows, and loops whose body takes an index instead of elements, go by
-// element, consecutive elements to consecutive threads.
+// The threads and order of a fold depend on the row's length alone. Rows of at least 256 elements,
+// in whole packs of eight, go by pack: loads from aligned arrays are 16 bytes wide, and several are
+// in flight before the first use. Other rows, and loops whose body takes an index instead of
+// elements, go by element, consecutive elements to consecutive threads.
 //
 // `row.preload(in)` loads the thread's elements into registers, in the stored dtype, all loads in
 // flight at once, so that a body with several loops reads memory once. Registers cannot be indexed
@@ -169,11 +169,11 @@ struct RowOf {
     else
       return fold(f, +f(array_of(in)[0]...), Larger{}, in...);
   }
-  // Online softmax: a thread keeps its largest z so far and the sum of exponentials relative to it.
+  // Returns {max z, sum of exp(z - max z)} to every thread, in one loop (online softmax).
   template <class X>
   __device__ auto exponentials(const X& z) const {
     using A = decltype(array_of(z)[0]);
-    using Number = FormulaFloat<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // bf16 is rounded already
+    using Number = FormulaFloat<std::remove_cvref_t<decltype(*array_of(z).pointer)>>;  // enough for z of bf16
     const auto exp = [](A x) { return to_float(scalar::exp(Number(x))); };
     A top = std::numeric_limits<A>::lowest(), total = 0;  // not -infinity, which all z of a thread may be
     const auto add_pack = [&](unsigned, const auto& pack) {

@@ -40,8 +40,8 @@ inline void check_shapes(const AttentionInputs& x) {
         " do not fit; they must be (batch, time, heads, size), with query heads a multiple of key heads");
   check(q.size(3) >= 1 && v.size(3) >= 1, "attention: head size (", q.size(3), ") and value size (", v.size(3),
         ") must be at least 1");
-  check(!x.slot_key == !x.slot_value, "attention: slots are given without ", x.slot_key ? "values" : "keys",
-        "; give both keys and values, or neither");
+  check(!x.slot_key == !x.slot_value, "attention: ", x.slot_key ? "slot_key" : "slot_value",
+        " is given alone; give both slot_key and slot_value, or neither");
   const Dtype rows = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   if (x.slot_key) {
     const int64_t n = x.slot_key.size(0);

@@ -69,14 +69,14 @@ std::string print_member(const std::vector<double>& x) {
 }
 
 void check_number(std::string_view what, double x, const Limits& limits, const std::string& printed) {
-  check(std::isfinite(x), what, ": ", printed, " is not a finite number");
-  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, ": ", printed, " must be ",
+  check(std::isfinite(x), what, " is ", printed, "; it must be a finite number");
+  check(limits.low_allowed ? x >= limits.low : x > limits.low, what, " is ", printed, "; it must be ",
         limits.low_allowed ? "at least " : "above ", print_number(limits.low));
-  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, ": ", printed, " must be ",
+  check(limits.high_allowed ? x <= limits.high : x < limits.high, what, " is ", printed, "; it must be ",
         limits.high_allowed ? "at most " : "below ", print_number(limits.high));
-  check(x == 0 || std::abs(x) >= limits.smallest, what, ": ", printed, " must be ",
+  check(x == 0 || std::abs(x) >= limits.smallest_magnitude, what, " is ", printed, "; it must be ",
         limits.low < 0 || (limits.low == 0 && limits.low_allowed) ? "0 or at least " : "at least ",
-        print_number(limits.smallest), limits.low < 0 ? " in magnitude" : "");
+        print_number(limits.smallest_magnitude), limits.low < 0 ? " in magnitude" : "");
 }
 void check_number(std::string_view what, double x, const Limits& limits) {
   check_number(what, x, limits, print_number(x));

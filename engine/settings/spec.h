@@ -57,7 +57,7 @@ struct LearnableNumber {
 struct Limits {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_allowed = true, high_allowed = true;
-  double smallest = 0;                    // smallest magnitude except 0: f32 loses smaller numbers
+  double smallest_magnitude = 0;          // except 0: f32 loses smaller numbers
   std::vector<std::string> choices = {};  // allowed texts; empty: any
   std::string family = {};                // registry of a spec's name, such as "attention"
   // Former values and the values that replace them; also for values inside a spec.
@@ -66,11 +66,11 @@ struct Limits {
 constexpr double unlimited = std::numeric_limits<double>::infinity(), tiny = 1e-30;
 inline Limits at_least(double low, double high = unlimited) { return {.low = low, .high = high}; }
 inline Limits above(double low, double high = unlimited, double smallest = tiny) {
-  return {.low = low, .high = high, .low_allowed = false, .smallest = smallest};
+  return {.low = low, .high = high, .low_allowed = false, .smallest_magnitude = smallest};
 }
 inline Limits between(double low, double high) { return {.low = low, .high = high}; }  // [low, high]
 inline Limits fraction() { return {.low = 0, .high = 1, .high_allowed = false}; }      // [0, 1)
-inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest = smallest}; }
+inline Limits zero_or(double smallest, double high) { return {.low = 0, .high = high, .smallest_magnitude = smallest}; }
 // Each choice may be followed by aliases after bars, as in the name of a setting: "groups|by_group".
 Limits one_of(const std::vector<std::string>& choices);
 Limits with_aliases(const std::vector<std::string>& choices);  // any text; only these choices have aliases

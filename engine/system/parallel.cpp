@@ -53,7 +53,7 @@ int threads = static_cast<int>(std::thread::hardware_concurrency());
 
 int thread_count() { return threads; }
 void set_thread_count(int count) {
-  check(count >= 1, "threads: ", count, " must be at least 1");
+  check(count >= 1, "threads is ", count, "; it must be at least 1");
   threads = count;
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
@@ -119,7 +119,7 @@ void verify_threads() {
 
 int thread_count() { return threads; }
 void set_thread_count(int count) {
-  check(count >= 1, "threads: ", count, " must be at least 1");
+  check(count >= 1, "threads is ", count, "; it must be at least 1");
   threads = count;
   limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
 }

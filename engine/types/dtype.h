@@ -1,5 +1,5 @@
-// Element types: storage type T, arithmetic type Arithmetic<T>. Formulas use float and double only;
-// the loops convert when they load and store.
+// Element types: storage type T, arithmetic type Arithmetic<T>. Formulas of elements compute in
+// Arithmetic<T>; the loops that call them convert on loading and storing.
 #pragma once
 
 #include <bit>

@@ -32,7 +32,7 @@ class Shape {
 
   void append(int64_t size) {
     check(rank_ < max_rank, "shape: too many axes; at most ", max_rank, " are supported");
-    check(size >= 0, "shape: size ", size, " must be at least 0");
+    check(size >= 0, "shape: a size is ", size, "; it must be at least 0");
     sizes_[static_cast<size_t>(rank_++)] = size;
     if (__builtin_mul_overflow(numel_, size, &numel_) || numel_ > max_elements)
       fail("shape: ", *this, " has too many elements for any memory; use smaller sizes");

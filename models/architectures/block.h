@@ -13,7 +13,7 @@ namespace orrery::models {
 
 struct BlockOptions {
   int64_t width = 128, heads = 4, d_ff = 512;
-  int64_t kv_heads = 0, head_size = 0;  // 0: heads; width / heads
+  int64_t kv_heads = 0, head_size = 0;  // 0: as many as heads; width / heads
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer");
   // For one sublayer; same: `normalization`.

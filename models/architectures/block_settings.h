@@ -16,7 +16,7 @@ void visit_size(auto& v, auto& s) {
   v.common("width", s.width, "channels of the residual stream", between(1, 65536));
 }
 void visit_d_ff(auto& v, auto& s) {
-  v("d_ff|inner", s.d_ff, "hidden channels of a feed-forward; 0: 4 width", between(0, 262144));
+  v("d_ff|inner", s.d_ff, "hidden channels of a feed-forward (0: 4 * width)", between(0, 262144));
 }
 void visit_attention(auto& v, auto& s) {
   v.common("attention", s.attention, "attention from `orrery list attention`; NAME or 'NAME(key=value, ...)'",
@@ -26,7 +26,7 @@ void visit_feed_forward_and_normalization(auto& v, auto& s) {
   v.common("feed_forward", s.feed_forward, "feed-forward from `orrery list feed_forward`",
            name_of_family("feed_forward"));
   v.common("normalization", s.normalization,
-           "normalization before each sublayer; after it with norm_place=post; names: `orrery list normalization`",
+           "normalization from `orrery list normalization`; before each sublayer, with norm_place=post after it",
            name_of_family("normalization"));
 }
 // Visits the settings for normalizations of one sublayer.

@@ -15,8 +15,8 @@ LearnableNumber embedding_scale(const Spec& spec, int64_t width, std::string_vie
         "' is invalid; use none, a number, sqrt_width, learned or learned(NUMBER)");
   if (learned && spec.items.empty()) return {by_width, true};
   const double scale = parse_number(text(owner, ": embedding_scale"), print(learned ? spec.items[0].value : spec));
-  check(scale >= 1e-6 && scale <= 1e6, owner, ": embedding_scale: ", print_number(scale),
-        " must be at least 1e-6 and at most 1e6");
+  check(scale >= 1e-6 && scale <= 1e6, owner, ": embedding_scale is ", print_number(scale),
+        "; it must be at least 1e-6 and at most 1e6");
   return {scale, learned};
 }
 

@@ -36,15 +36,16 @@ struct EncoderDecoderSettings {
 
   template <class V>
   void visit(V& v) {
-    v.common("layers", layers, "layers of the encoder; and of the decoder if decoder_layers is 0", between(1, 4096));
-    v("decoder_layers", decoder_layers, "layers of the decoder; 0: as many as in the encoder", between(0, 4096));
+    v.common("layers", layers, "layers of encoder and decoder; of the encoder alone if decoder_layers is not 0",
+             between(1, 4096));
+    v("decoder_layers", decoder_layers, "layers of the decoder (0: as many as in the encoder)", between(0, 4096));
     v.common("heads", heads, "attention heads per layer", between(1, 65536));
     v.common("width", width, "channels of the residual stream", between(1, 65536));
     v.common("context", context, "maximum number of tokens of a source or a target", between(1, 16777216));
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     visit_d_ff(v, *this);
     v.common("attention", attention,
-             "self-attention of the encoder; NAME or 'NAME(key=value, ...)' from `orrery list attention`",
+             "self-attention from `orrery list attention`; of the decoder too if decoder_attention=same",
              name_of_family("attention"));
     v("decoder_attention", decoder_attention, "self-attention of the decoder; same: as attention",
       name_of_family("attention"));

@@ -57,7 +57,7 @@ Gpt::Gpt(const GptSettings& settings)
   nn::name_paths(*this);
 }
 
-Tensor Gpt::states(const Tensor& tokens, nn::ForwardPass& pass) {
+Tensor Gpt::head_input(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,
         "gpt: tokens of shape ", tokens.shape(), "; they must be (batch, time), with time at most ", settings_.context,
         " (the context)");
@@ -71,7 +71,7 @@ Tensor Gpt::states(const Tensor& tokens, nn::ForwardPass& pass) {
   if (pass.cache) pass.cache->length = after;
   return (*norm_)(x, pass);
 }
-Tensor Gpt::next(const Tensor& tokens, nn::ForwardPass& pass) { return logits(last_of(states(tokens, pass))); }
+Tensor Gpt::next(const Tensor& tokens, nn::ForwardPass& pass) { return logits(last_of(head_input(tokens, pass))); }
 
 void Gpt::visit(nn::Visitor& v) {
   v("token_embedding", embedding_);

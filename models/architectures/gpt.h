@@ -23,7 +23,7 @@ namespace orrery::models {
 struct GptSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64;
   int64_t vocabulary = 0;  // 0: the tokenizer's size
-  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 * width
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu_tanh)"),
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
@@ -55,11 +55,11 @@ struct GptSettings {
     v("parallel", parallel, "compute attention and feed-forward in parallel, from one normalized input");
     visit_residual_gain(v, *this);
     v("feed_forward_divisor", feed_forward_divisor, "divisor of the feed-forward's output",
-      {.low = -1e6, .high = 1e6, .smallest = 1e-6});
+      {.low = -1e6, .high = 1e6, .smallest_magnitude = 1e-6});
     v("feed_forward_residual", feed_forward_residual,
       "factor of the residual that the feed-forward's output is added to", between(-1e6, 1e6));
     v("embedding_scale", embedding_scale, embedding_scale_help);
-    v("kv_heads|key_heads", kv_heads, "key and value heads, each for heads / kv_heads query heads; 0: heads",
+    v("kv_heads|key_heads", kv_heads, "key and value heads, each for heads / kv_heads query heads; 0: as many as heads",
       between(0, 65536));
     v("head_size", head_size, "channels of a head; 0: width / heads", between(0, 65536));
     visit_own_normalizations(v, *this);
@@ -80,7 +80,8 @@ class Gpt final : public LanguageModel, public HeadedModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
-  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override { return logits(states(tokens, pass)); }
+  // tokens (B, T) i32 -> logits (B, T, vocabulary); next: of the last token, (B, vocabulary)
+  Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override { return logits(head_input(tokens, pass)); }
   Tensor next(const Tensor& tokens, nn::ForwardPass& pass) override;
   Tensor before_head(const Tensor& states, nn::ForwardPass& pass) override {
     return (*norm_)(blocks_.back()->after_residual(states, pass), pass);
@@ -94,7 +95,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   const GptSettings& settings() const { return settings_; }
 
  private:
-  Tensor states(const Tensor& tokens, nn::ForwardPass& pass);  // the output before the head, (B, T, width)
+  Tensor head_input(const Tensor& tokens, nn::ForwardPass& pass);  // (B, T, width), normalized
   Tensor logits(const Tensor& x) const {
     return hook(path(), "logits", nn::linear(x, head().weight, head_bias_.value));
   }

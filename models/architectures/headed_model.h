@@ -1,5 +1,5 @@
 // A model with a linear head: logits depend only on the last state of the residual stream, so the
-// head applies to other states too (models/inspection/base/residual_stream.h).
+// head applies to earlier states too (models/inspection/base/residual_stream.h).
 #pragma once
 
 #include "nn/base/module.h"
@@ -13,8 +13,8 @@ struct Head {
 class HeadedModel {
  public:
   virtual ~HeadedModel() = default;
-  // Returns the head's input for last residual states (B, T, C), as in the hook `residual`:
-  // normalized, and for images pooled to (B, C).
+  // Returns the head's input for states of the residual stream (B, T, C), as in the hook
+  // `residual`, as if they were its last: normalized, and for images pooled to (B, C).
   virtual Tensor before_head(const Tensor& states, nn::ForwardPass& pass) = 0;
   virtual Head head() const = 0;
 };

@@ -41,7 +41,7 @@ struct ResnetSettings {
     v("shortcut", shortcut,
       "shortcut if shapes differ; projection: 1 x 1 convolution; option_b: followed by a normalization",
       one_of({"projection", "option_b"}));
-    v.common("normalization", normalization, "normalization after each convolution; names: `orrery list normalization`",
+    v.common("normalization", normalization, "normalization from `orrery list normalization`; after each convolution",
              name_of_family("normalization"));
     v.common("activation", activation, "activation of every layer, without learned parameters");
     v("initialization|initial_std", initialization,

@@ -30,7 +30,7 @@ namespace orrery::models {
 struct StreamSettings {
   int64_t layers = 4, heads = 4, width = 128, context = 64, cache_length = 256;
   int64_t vocabulary = 0;  // 0: the tokenizer's size
-  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;        // hidden channels of the feed-forward; 0: 4 * width
   Spec attention = parse_spec("softmax(span=adaptive_span(256))"), feed_forward = parse_spec("dense(relu)"),
        normalization = parse_spec("layer"), attention_normalization = parse_spec("same"),
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
@@ -49,13 +49,13 @@ struct StreamSettings {
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     visit_d_ff(v, *this);
     v.common("attention", attention,
-             "attention with a span; 'NAME(span=..., key=value, ...)' from `orrery list attention`",
+             "attention from `orrery list attention`; with a span: 'NAME(span=..., key=value, ...)'",
              name_of_family("attention"));
     v.common("feed_forward", feed_forward,
              "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
              name_of_family("feed_forward"));
     v.common("normalization", normalization,
-             "normalization after each sublayer; before it with norm_place=pre; names: `orrery list normalization`",
+             "normalization from `orrery list normalization`; after each sublayer, with norm_place=pre before it",
              name_of_family("normalization"));
     visit_own_normalizations(v, *this);
     v("final_normalization", final_normalization,

@@ -195,7 +195,7 @@ std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<c
                                             const SentenceMarks& marks, const SearchSettings& s) {
   check(s.beam >= 1 && s.batch_size >= 1 && s.max_tokens >= 0, "translate: beam ", s.beam, " and batch_size ",
         s.batch_size, " must be at least 1, and max_tokens ", s.max_tokens, " at least 0");
-  check(std::isfinite(s.length_penalty), "translate: length_penalty ", s.length_penalty, " must be finite");
+  check(std::isfinite(s.length_penalty), "translate: length_penalty is ", s.length_penalty, "; it must be finite");
   check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,
         " tokens, but the model has ", model.vocabulary(), "; use the tokenizer that the model was trained with");
   const NoGrad guard;

@@ -24,7 +24,7 @@ namespace orrery::models {
 struct VitSettings {
   int64_t layers = 4, heads = 4, width = 96, patch = 4;
   int64_t image_size = 0, channels = 0, classes = 0;  // 0: from the data
-  int64_t d_ff = 0;                                   // hidden channels of the feed-forward; 0: 4 width
+  int64_t d_ff = 0;                                   // hidden channels of the feed-forward; 0: 4 * width
   std::string pooling = "mean";
   Spec attention = parse_spec("softmax"), feed_forward = parse_spec("dense(gelu)"), normalization = parse_spec("layer"),
        attention_normalization = parse_spec("same"), feed_forward_normalization = parse_spec("same"),
@@ -50,7 +50,7 @@ struct VitSettings {
     visit_feed_forward_and_normalization(v, *this);
     visit_own_normalizations(v, *this);
     visit_final_normalization(v, *this);
-    v.common("position", position, "position encoding of the patches; names: `orrery list position`",
+    v.common("position", position, "position encoding from `orrery list position`; of the patches",
              name_of_family("position"));
     v("bias", bias, "biases in the blocks' linear layers");
     v("normalization_bias", normalization_bias, "biases in normalizations");

@@ -40,8 +40,8 @@ struct BytePairVocabulary {  // lists of int32_t hold token ids
   }
 };
 
-// Throws Error, beginning with `what`, on a duplicate token or a merge whose parts or result are not
-// tokens. `encode` throws Error on a byte without a token.
+// Throws Error on a duplicate token or a merge whose parts or result are not tokens; the message
+// begins with `what`. `encode` throws Error on a byte without a token.
 std::unique_ptr<Tokenizer> make_byte_pairs(BytePairVocabulary vocabulary, std::string_view what);
 
 struct BytePairSettings {  // of the training

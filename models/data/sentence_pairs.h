@@ -55,8 +55,9 @@ std::vector<Pair> encode(std::span<const TextPair> pairs, const Tokenizer& token
 
 // Rows are padded at their ends: sources and inputs with token 0, targets with -1.
 struct PairBatch {
-  Tensor sources, source_lengths;          // (B, Ts), (B), i32
-  Tensor inputs, targets, target_lengths;  // (B, Tt), (B, Tt), (B), i32; inputs: the begin token, then the targets
+  Tensor sources, source_lengths;  // (B, Ts), (B), i32
+  // (B, Tt), (B, Tt), (B), i32; inputs: the begin token, then the targets without their last
+  Tensor inputs, targets, target_lengths;
 };
 PairBatch batch_of(std::span<const Pair* const> pairs, const SentenceMarks& marks);
 // Returns the rows, padded to the longest, (B, longest), and their lengths, (B).
@@ -64,14 +65,16 @@ std::pair<Tensor, Tensor> padded(std::span<const std::vector<int32_t>> rows, int
 
 class PairBatches {
  public:
-  // `pairs` must outlive this. A batch: one pair, or at most `max_tokens` of sources and targets.
+  // `pairs` must outlive this. A batch is one pair, or pairs whose sources and targets have at most
+  // `max_tokens` tokens in all, without padding.
   PairBatches(std::span<const Pair> pairs, const SentenceMarks& marks, int64_t max_tokens, uint64_t seed);
   int64_t batches_per_epoch() const { return static_cast<int64_t>(begins_.size()) - 1; }
   PairBatch at(int64_t number) const { return batch_of(pairs_at(number), marks_); }  // from 0, over all epochs
   int64_t all_tokens() const { return all_tokens_; }                                 // of an epoch: sources and targets
-  // Returns the largest rows times longest row of a batch, a bound on the positions of a batch.
+  // Returns the largest B max(Ts, Tt) of any batch: its positions, padding included, on the longer
+  // side.
   int64_t max_positions() const { return max_positions_; }
-  int64_t longest() const { return longest_; }  // tokens of the longest row
+  int64_t longest() const { return longest_; }  // tokens of the longest source or target
 
  private:
   std::vector<const Pair*> pairs_at(int64_t number) const;

@@ -35,8 +35,8 @@ struct SentencePieceInfo {
   std::vector<SentencePieceEntry> entries = {};  // by token
 };
 // Reads a .model, a protobuf message. Its normalization rules are a trie whose leaves point to
-// texts; the library follows these numbers without a check. Throws Error, beginning with `what`, if
-// a number points outside or the message is malformed.
+// texts; the library follows these numbers without a check. Throws Error if a number points outside
+// or the protobuf message is malformed; errors begin with `what`.
 SentencePieceInfo sentence_piece_info(std::string_view model, std::string_view what);
 
 // A token of an encoded text and the offset after it, where the next token begins.

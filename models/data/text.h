@@ -29,13 +29,14 @@ class Text {
   Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
-  // Returns the number of tokens, from the first, for training with another validation_fraction.
+  // Returns how many of the first tokens would be for training with this validation_fraction.
   int64_t training_tokens(double validation_fraction) const;
   const Fingerprint& fingerprint() const { return fingerprint_; }
   // Returns the data that hold these tokens: the whole text, then its files if there are several;
   // for prepared tokens their files and the texts that they were made of.
   const std::vector<TextPart>& parts() const { return parts_; }
-  const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
+  // Returns the fingerprint of where the text splits into files; empty for one file, or for tokens.
+  const Fingerprint& division() const { return division_; }
   const std::vector<std::string>& notes() const { return notes_; }  // about files that are left out
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
   // validation split has only one token.
@@ -50,8 +51,8 @@ class Text {
   std::optional<TokenSequence> whole_;  // train_ and validation_; none: the data has a validation split
 };
 
-// Throws Error if memory cannot hold the fewest tokens that this tokenizer, a name or setting, can
-// make of the text. Reads only the sizes of files.
+// Throws Error if memory cannot hold the fewest tokens that `tokenizer`, a value of --tokenizer,
+// can make of the text. Reads only the sizes of files.
 void check_text_fits(const std::string& path, const std::string& tokenizer);
 
 class TextBatches {  // random crops, which depend only on (seed, step, micro-batch), so a resumed run is identical
@@ -65,15 +66,15 @@ class TextBatches {  // random crops, which depend only on (seed, step, micro-ba
   RandomKey rng_;
 };
 
-// Returns each token's document in packed rows, (B, T) i32, from 0 in every row. Documents end with
-// the token `end`, whose target, the next document's first token, becomes -1.
+// Sets the target of each token `end`, which would be the next document's first token, to -1, which
+// losses ignore. Returns the index of each token's document in its row, (B, T) i32, from 0.
 Tensor separate_documents(Batch& batch, int32_t end);
 
-// Throws Error, about the text `what`, if every document is a single token.
+// Throws Error if every document is a single token. The message names the text as `what`.
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);
 
-// Passes windows of `context` tokens, up to `batch` at a time; the rest is one shorter window.
-// Every token except the first is a target exactly once. Stops early if `take` returns false.
+// Calls take with up to `batch` windows of `context` tokens at a time, and with the rest as one
+// shorter window. Every token except the first is a target once. Stops if `take` returns false.
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take);
 

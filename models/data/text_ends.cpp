@@ -94,7 +94,7 @@ TextEnds text_ends(const std::string& folder) {
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   const auto flag = [&](const char* key) {
     const SortedJson& value = item(config, key);
-    check(value.is_null() || value.is_boolean(), path, ": '", key, "' must be true or false");
+    check_form(value.is_null() || value.is_boolean(), value, key, path, "true or false");
     return value.is_null() ? std::optional<bool>() : value.get<bool>();
   };
   TextEnds ends{.begins = flag("add_bos_token"), .name = name_of_special(folder, "bos_token")};

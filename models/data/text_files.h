@@ -52,7 +52,7 @@ class TextFiles {
   uint64_t bytes_ = 0;
 };
 
-// A text in chunks, from memory or from files, of which tokenizers make a vocabulary.
+// A text in chunks, from memory or from files, on which tokenizers are trained.
 class TextChunks {
  public:
   TextChunks(const char* text) : TextChunks(std::string_view(text)) {}

@@ -13,7 +13,7 @@ namespace orrery::models {
 // end. The tokens of a step depend only on its number, so a resumed run is identical.
 class TextStreams {
  public:
-  // Throws Error, beginning with `what`, unless there are more than rows * context tokens.
+  // Throws Error unless there are more than rows * context tokens; the message begins with `what`.
   TextStreams(TokenSequence tokens, int64_t rows, int64_t context, const std::string& what);
   Batch at(int64_t step, int64_t first_row, int64_t rows) const;  // some rows; each tensor (rows, context)
 

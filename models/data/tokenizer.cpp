@@ -239,13 +239,13 @@ TokenizerOverrides saved_overrides(const Json& saved) {
   if (saved.contains(begin_key)) overrides.begin = saved_token(saved[begin_key], begin_key);
   if (saved.contains(end_key)) overrides.end = saved_token(saved[end_key], end_key);
   if (saved.contains(begins_key)) {
-    check(saved[begins_key].is_boolean(), unreadable_tokenizer, ": '", begins_key, "' must be true or false");
+    check_form(saved[begins_key].is_boolean(), saved[begins_key], begins_key, unreadable_tokenizer, "true or false");
     overrides.begins_texts = saved[begins_key].get<bool>();
   }
   if (saved.contains(ends_key)) {
-    check(saved[ends_key].is_array(), unreadable_tokenizer, ": '", ends_key, "' must be a list of tokens");
     overrides.ends.emplace();
-    for (const Json& number : saved[ends_key]) overrides.ends->push_back(saved_token(number, ends_key));
+    for (const Json& number : list_member(saved, ends_key, unreadable_tokenizer))
+      overrides.ends->push_back(saved_token(number, ends_key));
   }
   if (saved.contains(vocabulary_key)) {
     overrides.vocabulary = whole_number_member(saved, vocabulary_key, unreadable_tokenizer);

@@ -7,7 +7,7 @@
 namespace orrery::models {
 
 std::string base64(std::string_view bytes);
-// Throws Error, beginning with `what`, if the text is not valid base64.
+// Throws Error if the text is not valid base64; the message begins with `what`.
 std::string bytes_of_base64(std::string_view text, std::string_view what);
 
 }  // namespace orrery::models

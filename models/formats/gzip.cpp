@@ -14,7 +14,7 @@ namespace orrery::models {
 namespace {
 
 constexpr size_t chunk_bytes = size_t{1} << 18;
-constexpr std::string_view packed_ending = ".gz", pack_again = "pack or download the file again";
+constexpr std::string_view packed_ending = ".gz", pack_again = "compress or download the file again";
 constexpr int gzip_alone = 16 + MAX_WBITS;  // neither zlib's format nor raw deflate
 
 }  // namespace
@@ -125,7 +125,7 @@ size_t DataReader::read_up_to(std::span<std::byte> bytes) {
 bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
 
 std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit) {
-  check(is_gzip(bytes), name, ": not a gzip file; pack it with gzip");
+  check(is_gzip(bytes), name, ": not a gzip file; compress it with gzip");
   DataReader::Unpacking unpacking([&] { return std::exchange(bytes, {}); }, name);
   std::string all;
   for (size_t got = chunk_bytes; got == chunk_bytes;) {

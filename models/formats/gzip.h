@@ -35,8 +35,8 @@ class DataReader {
 bool is_gzip(std::string_view bytes);  // by its first two: 1f 8b
 // Unpacks one or more consecutive members (RFC 1952); checks lengths and checksums. The result has
 // at most about 1,032 times the packed bytes, deflate's limit. Errors begin with `name`:
-//   train-images.gz: its gzip data is damaged: incorrect data check; pack or download the file again
-//   train-images.gz: its gzip data ends too early; pack or download the file again
+//   train-images.gz: its gzip data is damaged: incorrect data check; compress or download the file again
+//   train-images.gz: its gzip data ends too early; compress or download the file again
 std::string unpack_gzip(std::string_view bytes, std::string_view name, uint64_t limit = max_unpacked_bytes);
 // Reads a regular file and unpacks it; `limit` applies to its packed and its unpacked bytes.
 std::string read_data_file(const std::string& path, uint64_t limit = max_unpacked_bytes);

@@ -34,7 +34,7 @@ struct Counted {
 };
 
 // Throws Error if the text exceeds the limits, or if memory cannot hold the result.
-Counted check_limits(std::string_view text, std::string_view what) {
+Counted check_limits(std::string_view text, std::string_view what, int64_t first_line) {
   check(text.size() <= max_json_bytes, what, ": the JSON has ", text.size(), " bytes; at most ", max_json_bytes,
         " bytes are allowed");
   std::array<size_t, max_depth + 1> members = {};  // of the open objects and lists, the outermost first
@@ -48,8 +48,8 @@ Counted check_limits(std::string_view text, std::string_view what) {
         if (text[at] == '\\') ++at;
     } else if (c == '{' || c == '[') {
       if (depth == max_depth)
-        fail(what, ": line ", line_of(text, at), ": lists and objects are nested more than ", max_depth,
-             " levels deep");
+        fail(what, ": line ", first_line - 1 + line_of(text, at), ": lists and objects are nested more than ",
+             max_depth, " levels deep");
       members[++depth] = 0;
       ++(c == '{' ? counted.objects : counted.lists);
     } else if ((c == '}' || c == ']') && depth > 0) {
@@ -86,7 +86,7 @@ std::string with_quoted_infinities(std::string_view text) {
 
 // Call check_limits first.
 template <class Parsed>
-Parsed parse(std::string_view text, std::string_view what) {
+Parsed parse(std::string_view text, std::string_view what, int64_t first_line) {
   std::string quoted;
   if (text.find("Infinity") != text.npos || text.find("NaN") != text.npos) text = quoted = with_quoted_infinities(text);
   try {
@@ -95,7 +95,7 @@ Parsed parse(std::string_view text, std::string_view what) {
     const size_t at = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
     const size_t line_break = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
     const size_t begin = line_break == std::string_view::npos ? 0 : line_break + 1;
-    fail(what, ": line ", line_of(text, at), ", column ", at - begin + 1, ": ",
+    fail(what, ": line ", first_line - 1 + line_of(text, at), ", column ", at - begin + 1, ": ",
          at == text.size() ? "the JSON ends too early" : "invalid JSON");
   } catch (const nlohmann::json::exception&) {  // the only other exception of parsing
     fail(what, ": a number is too large; its absolute value must be at most 1.797e308");
@@ -114,19 +114,19 @@ int64_t find_whole_number(const Parsed& object, std::string_view key, std::strin
   const Parsed& value = find_member(object, key, what);
   const bool whole =
       value.is_number_unsigned() ? value.template get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-  check(whole, what, ": '", key, "' must be a whole number below 2^63");
+  check_form(whole, value, key, what, "a whole number below 2^63");
   return value.template get<int64_t>();
 }
 
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view what) {
-  if (check_limits(text, what).comparisons <= max_comparisons) return parse<Json>(text, what);
-  return parse<SortedJson>(text, what);
+  if (check_limits(text, what, 1).comparisons <= max_comparisons) return parse<Json>(text, what, 1);
+  return parse<SortedJson>(text, what, 1);
 }
-SortedJson parse_large_json(std::string_view text, std::string_view what) {
-  check_limits(text, what);
-  return parse<SortedJson>(text, what);
+SortedJson parse_large_json(std::string_view text, std::string_view what, int64_t first_line) {
+  check_limits(text, what, first_line);
+  return parse<SortedJson>(text, what, first_line);
 }
 
 template <class Parsed>
@@ -152,6 +152,16 @@ std::string shown_json(const SortedJson& value, int indent) {
   return value.dump(indent, ' ', false, SortedJson::error_handler_t::replace);
 }
 
+std::string shortened(const Json& value) { return shown_json(value).substr(0, 100); }
+std::string shortened(const SortedJson& value) { return shown_json(value).substr(0, 100); }
+
+template <class Parsed>
+void check_form(bool right, const Parsed& value, std::string_view key, std::string_view what, const char* form) {
+  if (!right) fail(what, ": '", key, "' is ", shortened(value), "; it must be ", form);
+}
+template void check_form(bool, const Json&, std::string_view, std::string_view, const char*);
+template void check_form(bool, const SortedJson&, std::string_view, std::string_view, const char*);
+
 namespace {
 constexpr const char* seal_key = "sha256";
 std::string seal_of_json(const Json& object) {
@@ -172,12 +182,12 @@ const Json& member(const Json& object, std::string_view key, std::string_view wh
 }
 const Json& list_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
-  check(value.is_array(), what, ": '", key, "' must be a list");
+  check_form(value.is_array(), value, key, what, "a list");
   return value;
 }
 std::string text_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
-  check(value.is_string(), what, ": '", key, "' must be text in quotes");
+  check_form(value.is_string(), value, key, what, "text in quotes");
   return value.get<std::string>();
 }
 int64_t whole_number_member(const Json& object, std::string_view key, std::string_view what) {
@@ -188,7 +198,7 @@ int64_t whole_number_member(const SortedJson& object, std::string_view key, std:
 }
 double number_member(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = member(object, key, what);
-  check(value.is_number(), what, ": '", key, "' must be a number");
+  check_form(value.is_number(), value, key, what, "a number");
   return value.get<double>();
 }
 

@@ -26,7 +26,8 @@ Json parse_json(std::string_view text, std::string_view what);
 
 // Parses a vocabulary or another large object, with fast lookup of members; they are sorted.
 using SortedJson = nlohmann::json;
-SortedJson parse_large_json(std::string_view text, std::string_view what);
+// `first_line`: the number of the text's first line, for errors, if the text is a line of a file.
+SortedJson parse_large_json(std::string_view text, std::string_view what, int64_t first_line = 1);
 
 // Parses JSON that orrery wrote, without limits. The first throws for other text, the second returns
 // null.
@@ -43,12 +44,21 @@ std::string json_text(const SortedJson& value, int indent = -1);
 std::string shown_json(const Json& value, int indent = -1);
 std::string shown_json(const SortedJson& value, int indent = -1);
 
+// Returns a value as text of at most 100 characters, for errors.
+std::string shortened(const Json& value);
+std::string shortened(const SortedJson& value);
+
 // Adds a seal against changes: the last member, "sha256", hashes all before it, without spaces.
 void add_seal(Json& object);
 // Removes the seal; throws Error, "WHAT: its content does not match ...", if it does not match.
 void take_seal(Json& object, std::string_view what);
 
-// Returns a member. Errors: "run/step_000100/state.json: 'step' must be a whole number".
+// Throws Error if a value is not of the required form:
+//   model/config.json: 'n_layer' is "two"; it must be a whole number below 2^63
+template <class Parsed>
+void check_form(bool right, const Parsed& value, std::string_view key, std::string_view what, const char* form);
+
+// Returns a member. Throws Error, as check_form does, if it has another type.
 const Json& member(const Json& object, std::string_view key, std::string_view what);
 const Json& list_member(const Json& object, std::string_view key, std::string_view what);
 std::string text_member(const Json& object, std::string_view key, std::string_view what);

@@ -5,7 +5,7 @@
 //   page (report, inspect)                 the meta element "generator" of examples/orrery/page/page.html
 //   samples.svg (study)                    the attributes of its svg element
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
-//                                          are others
+//                                          differ
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)
 //   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
 //   events of TensorBoard (metrics)        the first record, whose time is 0
@@ -25,7 +25,7 @@
 namespace orrery::models {
 
 struct OutputKind {
-  std::string name;                                      // as in an error, "a page of orrery"
+  std::string name;                                      // as in an error, "a page that orrery wrote"
   std::function<bool(const std::string& path)> is_ours;  // for a regular file
 };
 // Returns a kind whose files have `first` at byte `at` and `later` after it.
@@ -39,7 +39,7 @@ inline constexpr const char *state_name = "state.json", *checkpoint_formats = "o
 void check_outside_checkpoints(std::string_view command, const std::string& path, std::string_view setting = "--out");
 
 // Call it before the work that makes the file. Throws Error; `setting` names the path:
-//   report: notes.txt exists and is not a page of orrery, so it is not replaced; choose another --out, or remove it
+//   report: a.txt exists and is not a page that orrery wrote, so it is not replaced; choose another --out, or remove it
 void check_output(std::string_view command, const std::string& path, const OutputKind& kind,
                   std::string_view setting = "--out");
 

@@ -270,8 +270,8 @@ void analyze_heads(std::vector<View>& views, const InspectedExample& example, co
 }
 
 REGISTER_ANALYSIS(heads, {.name = "heads",
-                          .description = "metrics of each head: entropy, zeros, row sum, distance, span, slots, "
-                                         "induction, previous, first",
+                          .description = "metrics of each head: entropy, zeros, row sum, distance, span, "
+                                         "induction, weight on slots, previous and first token",
                           .analyze = analyze_heads});
 
 }  // namespace

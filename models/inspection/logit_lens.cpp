@@ -247,7 +247,7 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
 
 REGISTER_ANALYSIS(logit_lens,
                   {.name = "logit_lens",
-                   .description = "logit lens, sizes of the residual stream, direct contribution of each sublayer "
+                   .description = "logit lens, RMS of the residual stream, direct contribution of each sublayer "
                                   "to the logit",
                    .analyze = analyze});
 

@@ -319,8 +319,8 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
 }
 
 REGISTER_ANALYSIS(neurons, {.name = "neurons",
-                            .description = "feed-forward units and persistent slots: top activations, promoted logits, "
-                                           "concentration, dead units",
+                            .description = "feed-forward units and persistent slots: top activations and their "
+                                           "concentration, promoted logits, dead units",
                             .analyze = analyze});
 
 }  // namespace

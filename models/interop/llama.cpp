@@ -47,7 +47,7 @@ double base_of(const HuggingFaceConfig& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* const rope = config.find(key);
     if (!rope) continue;
-    check(rope->is_object(), config.path(), ": '", key, "' must be an object");
+    check_form(rope->is_object(), *rope, key, config.path(), "an object {...}");
     if (rope->empty()) continue;
     for (const char* type : {"rope_type", "type"})
       check(!rope->contains(type) || (*rope)[type].is_null() || (*rope)[type] == "default", config.path(), ": '", key,

@@ -76,13 +76,13 @@ std::vector<std::string> classes_of(const HuggingFaceConfig& config, int64_t cou
   for (int64_t i = 0; i < count; ++i) classes.push_back(text("LABEL_", i));
   const Json* const names = config.find("id2label");
   if (!names) return classes;
-  check(names->is_object(), config.path(), ": 'id2label' must be an object that maps class numbers to names");
+  check_form(names->is_object(), *names, "id2label", config.path(), "an object that maps class numbers to names");
   check(static_cast<int64_t>(names->size()) == count, config.path(), ": 'id2label' has ", names->size(),
         " names, but 'classifier.weight' has rows for ", count, " classes; give each class one name");
   for (int64_t i = 0; i < count; ++i) {
     const Json& name = member(*names, std::to_string(i), config.path() + ": 'id2label'");
-    check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of class ", i,
-          " must be text in quotes");
+    check(name.is_string() || name.is_number_integer(), config.path(), ": 'id2label': the name of class ", i, " is ",
+          shortened(name), "; it must be text in quotes");
     classes[static_cast<size_t>(i)] = name.is_string() ? name.get<std::string>() : json_text(name);
   }
   return classes;
@@ -102,7 +102,7 @@ std::vector<double> channel_numbers(const HuggingFaceConfig& pixels, const char*
     for (const Json& each : *found)
       if (each.is_number()) values.push_back(each.get<double>());
   check(found->size() == values.size() && static_cast<int64_t>(values.size()) == channels, pixels.path(), ": '", key,
-        "': ", shortened(*found), " must be one number, or one per channel (", channels, ")");
+        "' is ", shortened(*found), "; it must be one number, or one per channel (", channels, ")");
   return values;
 }
 
@@ -151,7 +151,7 @@ HuggingFaceConfig pixels_in(const std::string& folder) {
   const HuggingFaceConfig processor(folder, processor_file);
   const Json* const inside = processor.find("image_processor");
   if (!inside) return {folder, pixels_file};
-  check(inside->is_object(), processor.path(), ": 'image_processor': ", shortened(*inside), " must be an object {...}");
+  check_form(inside->is_object(), *inside, "image_processor", processor.path(), "an object {...}");
   return {processor.path(), *inside};
 }
 
@@ -169,8 +169,8 @@ void read_preprocessor(const std::string& folder, const VitSettings& s, Imported
         ": 'do_rescale': false is not supported, because orrery normalizes pixels between 0 and 1; set it to true and "
         "divide image_mean and image_std by 255");
   check(std::abs(pixels.number("rescale_factor", 1. / 255) * 255 - 1) < 1e-6, pixels.path(),
-        ": 'rescale_factor': ", print_number(pixels.number("rescale_factor", 1. / 255)),
-        " must be 1 / 255, because orrery normalizes pixels between 0 and 1");
+        ": 'rescale_factor' is ", print_number(pixels.number("rescale_factor", 1. / 255)),
+        "; it must be 1 / 255, because orrery normalizes pixels between 0 and 1");
   std::vector<double> mean(static_cast<size_t>(s.channels), 0.0), std(static_cast<size_t>(s.channels), 1.0);
   if (pixels.flag("do_normalize", true)) {
     mean = channel_numbers(pixels, "image_mean", s.channels, to);

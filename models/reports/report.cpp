@@ -186,7 +186,7 @@ void add_commands(Json& sections, std::span<const ReportedRun> runs) {
     item("train it again", {"train", config, "--out=" + run.folder + "-again"});
     if (run.newest.empty()) continue;
     item("resume from its last checkpoint", {"train", "--resume=" + run.folder});
-    const auto use = words_to_use(run.settings ? run.settings->task : "", run.folder);
+    const auto use = command_to_use(run.settings ? run.settings->task : "", run.folder);
     if (!use.empty()) item(use[0] + " with it", use);
     item("evaluate it on its validation split", {"evaluate", run.folder});
   }

@@ -215,7 +215,7 @@ class Scan {
 }  // namespace
 
 void check_toml(std::string_view text, std::string_view path) {
-  check(!is_gzip(text), path, " is packed with gzip, but settings must be plain text; unpack it first");
+  check(!is_gzip(text), path, " is compressed with gzip, but settings must be plain text; unpack it first");
   Scan(text, path).run();
 }
 

@@ -9,8 +9,8 @@ namespace orrery::models {
 
 constexpr uint64_t max_toml_bytes = uint64_t{1} << 20;  // bytes; for read_file
 
-// Throws Error, beginning with path and line, if the text is longer, more deeply nested or has more
-// items than any file of settings, or has a character that none needs:
+// Throws Error if the text is longer, more deeply nested or has more items than any file of
+// settings, or has a character that none needs; the message begins with path and line:
 //   run.toml:1: brackets are nested more than 16 levels deep
 void check_toml(std::string_view text, std::string_view path);
 

@@ -8,11 +8,11 @@
 
 namespace orrery::models {
 
-std::vector<std::string> metric_names(const RunLog& log);  // of all rows, each once; block2 before block10
+std::vector<std::string> metric_names(const RunLog& log);  // all in the log, each once; block2 before block10
 
 // Returns the names that match one of `patterns`, a comma-separated list with * ? [ab] as in file
-// names; former names match too. An empty list selects all. Throws, beginning with `command`, if
-// one matches nothing:
+// names; former names match too. An empty list selects all. Throws if a pattern matches nothing;
+// the message begins with `command`:
 //   metrics: no metric matches 'los'; did you mean 'loss'?
 std::vector<std::string> matching_metrics(const std::string& command, const std::vector<std::string>& names,
                                           const std::string& patterns);

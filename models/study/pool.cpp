@@ -72,9 +72,7 @@ std::string path_from(const std::string& pool, const std::string& folder) {
 
 std::set<std::string> ids_member(const Json& json, const char* key, const std::string& path) {
   std::set<std::string> ids;
-  const Json& list = member(json, key, path);
-  check(list.is_array(), path, ": '", key, "' must be a list");
-  for (const Json& id : list) {
+  for (const Json& id : list_member(json, key, path)) {
     check(id.is_string(), path, ": '", key, "' must be a list of texts");
     ids.insert(id.get<std::string>());
   }

@@ -39,9 +39,10 @@ std::string_view line_at(std::string_view lines, size_t offset) {
 void read_log(ListedRun& run, int64_t& validated) {
   const std::string path = run.folder + "/metrics.jsonl", lines = last_lines(path), key = "\"validation_loss\":";
   if (lines.empty()) return;
-  run.step = parse_log_row(line_at(lines, lines.size() - 1), path).step;
+  const std::string what = path + ", a row near its end";  // whose line number is unknown: line 1 is the row
+  run.step = parse_log_row(line_at(lines, lines.size() - 1), what, 1).step;
   for (size_t at = lines.find(key); at != lines.npos; at = lines.find(key, at + 1)) {
-    const LogRow row = parse_log_row(line_at(lines, at), path);
+    const LogRow row = parse_log_row(line_at(lines, at), what, 1);
     validated = row.step, run.validation_loss = row.metrics.at("validation_loss");
     run.best_loss = std::fmin(run.best_loss, run.validation_loss);  // ignores NaN
   }

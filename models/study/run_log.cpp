@@ -10,9 +10,9 @@
 
 namespace orrery::models {
 
-LogRow parse_log_row(std::string_view line, const std::string& what) {
-  const SortedJson json = parse_large_json(line, what);  // a row may have thousands of metrics
-  LogRow row{.step = whole_number_member(json, "step", what), .metrics = {}};
+LogRow parse_log_row(std::string_view line, const std::string& path, int64_t number) {
+  const SortedJson json = parse_large_json(line, path, number);  // a row may have thousands of metrics
+  LogRow row{.step = whole_number_member(json, "step", text(path, ": line ", number)), .metrics = {}};
   for (const auto& [key, value] : json.items()) {
     if (key == "step" || !(value.is_number() || value.is_null())) continue;
     const double number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
@@ -48,8 +48,8 @@ RunLog::Reader::Reader(const RunLog& log)
 
 const LogRow* RunLog::Reader::next() {
   for (std::string_view line; lines_ && lines_->next(line);) {
-    ++rows_;
-    if (!flat_.read(line, row_)) row_ = parse_log_row(line, text(log_.path_, ", row ", rows_));
+    ++lines_read_;
+    if (!flat_.read(line, row_)) row_ = parse_log_row(line, log_.path_, lines_read_);
     if (!log_.accepts_ || log_.accepts_(row_)) return &row_;
   }
   lines_.reset();

@@ -1,4 +1,4 @@
-// Reads metrics.jsonl of a run for comparisons, exports and outcomes.
+// Reads metrics.jsonl of a run for comparisons, exports and outcomes of studies.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace orrery::models {
 
 bool same_bits(double a, double b);  // also true if both are NaN
 
-LogRow parse_log_row(std::string_view line, const std::string& what);  // errors begin with `what`
+// Parses line `number` of the log `path`. Errors name both.
+LogRow parse_log_row(std::string_view line, const std::string& path, int64_t number);
 
 // The rows of a log in order: steps (`loss`, ...) and validations (`validation_loss`, ...). Each
 // pass reads the file again, to save memory, and ignores rows that are written after of_run.
@@ -24,11 +25,12 @@ class RunLog {
   RunLog() = default;                // no rows
   RunLog(std::vector<LogRow> rows);  // in memory
   RunLog(std::initializer_list<LogRow> rows) : RunLog(std::vector<LogRow>(rows)) {}
-  // Opens `folder`/metrics.jsonl. Omits a last line without line end: it is still being written.
+  // Opens `folder`/metrics.jsonl. Throws Error if it cannot be read; an empty file has no rows.
+  // Omits a last line without line end: it is still being written.
   static RunLog of_run(const std::string& folder);
 
-  // A pass over the rows. Errors name the invalid row:
-  //   runs/a/metrics.jsonl, row 7: line 1, column 9: invalid JSON
+  // A pass over the rows. Errors name the invalid line:
+  //   runs/a/metrics.jsonl: line 7, column 9: invalid JSON
   class Reader {
    public:
     explicit Reader(const RunLog& log);
@@ -39,7 +41,8 @@ class RunLog {
     std::unique_ptr<LineReader> lines_;  // null: no file, or fully read
     FlatRowReader flat_;
     LogRow row_;
-    size_t rows_ = 0, added_ = 0;
+    int64_t lines_read_ = 0;
+    size_t added_ = 0;
   };
   template <class Take>
   void each(const Take& take) const {

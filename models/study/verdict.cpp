@@ -35,7 +35,7 @@ bool falls_short(double d, RefutedWhen refuted, double bound) {
 TestResult test_differences(std::span<const double> differences, RefutedWhen refuted, double bound) {
   const std::optional<Interval> interval = confidence_interval(differences);
   check(interval.has_value(), "study: a verdict requires two samples or more, not ", differences.size());
-  check(refuted != RefutedWhen::outside || bound >= 0, "study: the margin ", bound, " must be at least 0");
+  check(refuted != RefutedWhen::outside || bound >= 0, "study: the margin is ", bound, "; it must be at least 0");
   const auto [mean, low, high] = *interval;
   TestResult result{Verdict::not_shown, *interval, differences.size(), {}};
   const bool equality = refuted == RefutedWhen::outside;

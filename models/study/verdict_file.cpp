@@ -22,7 +22,7 @@ Verdict parse_verdict(const std::string& word, const std::string& what) {
 
 bool flag_member(const Json& object, const std::string& key, const std::string& what) {
   const Json& value = member(object, key, what);
-  check(value.is_boolean(), what, ": '", key, "' must be true or false");
+  check_form(value.is_boolean(), value, key, what, "true or false");
   return value.get<bool>();
 }
 

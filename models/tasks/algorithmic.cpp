@@ -29,7 +29,7 @@ class Algorithmic final : public Task {
     template <class V>
     void visit(V& v) {
       v.common("problem", problem,
-               "problem and its sizes; copy, induction, ladder, modular_sum or recall, as in copy(length=32)",
+               "problem from `orrery list problem`, with its sizes; as in copy(length=32)",
                name_of_family("problem"));
       v("validation_sequences", validation_sequences, "sequences per validation", between(1, 1048576));
     }

@@ -23,8 +23,8 @@ struct TextSettings {
     v("validation_data", validation_data,
       "validation text; of a prepared folder its val.bin; if not given, the end of `data` (validation_fraction)");
     v.common("tokenizer", tokenizer,
-             "tokenizer or its path; character, byte, byte_pair(vocabulary=N), sentence_piece(vocabulary=N); if not "
-             "given, the one of prepared data",
+             "tokenizer by name (character, byte, ...) or path; character, byte, byte_pair(vocabulary=N), "
+             "sentence_piece(vocabulary=N); if not given, that of prepared data",
              with_aliases({"token_ids|numbers"}));
     v("validation_fraction|held_out", validation_fraction,
       "fraction of the text, at its end, for validation, unless validation has its own file", between(0.001, 0.9));

@@ -46,7 +46,7 @@ class Translation final : public Task {
       v("document_lines", document_lines,
         "maximum lines of a document per pair; further lines form the next pairs; 0: no limit", between(0, 1000000));
       v.common("tokenizer", tokenizer,
-               "tokenizer of both languages; sentence_piece(vocabulary=8000), character, byte, or a path",
+               "tokenizer of both languages, by name or path; sentence_piece(vocabulary=8000), character or byte",
                with_aliases({"token_ids|numbers"}));
       v("validation_fraction|held_out", validation_fraction,
         "fraction of the pairs, at their end, for validation without validation_data", between(0.001, 0.9));

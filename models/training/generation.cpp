@@ -74,13 +74,13 @@ int32_t draw(const std::vector<double>& logits, const SamplingSettings& s, doubl
 std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens, const SamplingSettings& s,
                               const std::function<void(int32_t)>& each) {
   check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
-  check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature: ", s.temperature,
-        " must be finite and at least 0; 0: always the most likely token");
+  check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature is ", s.temperature,
+        "; it must be finite and at least 0; 0: always the most likely token");
   check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must be at least 0");
-  check(s.top_p > 0 && s.top_p <= 1, "generate: top_p: ", s.top_p, " must be above 0 and at most 1");
+  check(s.top_p > 0 && s.top_p <= 1, "generate: top_p is ", s.top_p, "; it must be above 0 and at most 1");
   const auto context = static_cast<size_t>(model.context());
-  check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep: ", s.keep, " must be between 0 and ",
-        context, " (the context)");
+  check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep is ", s.keep,
+        "; it must be between 0 and ", context, " (the context)");
   const int64_t vocabulary = model.vocabulary();
   for (const int32_t token : s.never) check_token(token, vocabulary);
   check(static_cast<int64_t>(s.never.size()) < vocabulary, "generate: none of the model's ", vocabulary,

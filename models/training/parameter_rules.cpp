@@ -48,7 +48,8 @@ void apply_parameter_rules(const TrainSettings& settings, nn::Module& model) {
   nn::ensure_paths(model);
   const auto set_lr_scale = [](nn::Parameter& parameter, const std::string& value) {
     const double factor = parse_number("train: lr_scales", value);
-    check(factor >= 0 && std::isfinite(factor), "train: lr_scales: ", value, " must be a number of at least 0");
+    check(factor >= 0 && std::isfinite(factor), "train: a factor in lr_scales is ", value,
+          "; it must be finite and at least 0");
     parameter.lr_scale = factor;
   };
   const bool can_decay = decays_weights(settings.optimizer);

@@ -165,7 +165,7 @@ std::string resume_command(const std::string& run, const std::vector<std::string
   return line;
 }
 
-std::vector<std::string> words_to_use(const std::string& task, const std::string& run) {
+std::vector<std::string> command_to_use(const std::string& task, const std::string& run) {
   if (task == "translation") return {"translate", run, "--input=FILE"};
   if (task == "image_classification") return {"classify", run, "IMAGE"};
   if (task == "language_modeling" || task == "stream_modeling") return {"generate", run};
@@ -173,9 +173,9 @@ std::vector<std::string> words_to_use(const std::string& task, const std::string
 }
 
 void check_same_kind(const std::string& run, const std::string& model, const std::string& task,
-                     const TrainSettings& its) {
-  check_same(run, "model", named_model(its.model).model_class.name, named_model(model).model_class.name);
-  check_same(run, "task", its.task, task);
+                     const TrainSettings& settings) {
+  check_same(run, "model", named_model(settings.model).model_class.name, named_model(model).model_class.name);
+  check_same(run, "task", settings.task, task);
 }
 
 std::vector<TrainingData> training_data(const CheckpointState& state) {

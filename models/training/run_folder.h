@@ -74,7 +74,7 @@ class RunFolder {
 
   // remove_old, remove_all and remove_partial return messages about files left behind.
   // remove_old removes all but the newest `keep` intact checkpoints; 0: removes none. It keeps the
-  // last verified and the last written one, and with `best` that of the lowest validation loss.
+  // last verified and the last written one, and with `best` the checkpoint of the lowest loss.
   std::vector<std::string> remove_old(int64_t keep, bool best = false);
   // Excludes checkpoints up to this step from the lowest validation loss: they are of other data.
   void compare_since(int64_t step) { data_since_ = step; }

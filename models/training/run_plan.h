@@ -26,7 +26,7 @@ void use_machine(const TrainSettings& settings);
 // The checkpoint that a run resumes or, with init_from, begins with.
 struct RunStart {
   std::string resumed;          // empty: the run is new
-  std::string checkpoint = {};  // `resumed`, or the one of init_from; empty: initial weights
+  std::string checkpoint = {};  // `resumed`, or init_from's checkpoint; empty: initial weights
   CheckpointState state = {};
   std::vector<TrainingData> trained_on = {};  // data that the checkpoint's weights were trained on
 

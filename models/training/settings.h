@@ -87,9 +87,9 @@ struct TrainSettings {
       one_of({"linear", "quadratic"}));
     v("|lr_decay_iters", lr_decay_iters, "setting of nanoGPT; must equal `steps`", between(0, 1e9));
     v.common("schedule", schedule,
-             "learning rate schedule; names: `orrery list schedule`, such as warmup_stable_decay(...)",
+             "learning rate schedule from `orrery list schedule`; such as warmup_stable_decay(...)",
              name_of_family("schedule"));
-    v.common("optimizer", optimizer, "optimizer; names: `orrery list optimizer`, such as adamw(beta2=0.95)",
+    v.common("optimizer", optimizer, "optimizer from `orrery list optimizer`; such as adamw(beta2=0.95)",
              name_of_family("optimizer"));
     v("lr_scales|rate_factors", lr_scales,
       "learning rate factors by parameter path, PATTERN=FACTOR, ...; the last match counts: '*.bias=2'");
@@ -99,10 +99,10 @@ struct TrainSettings {
     v("grad_clip|clip", grad_clip, "maximum global norm of the gradients; 0: no clipping", zero_or(tiny, 1e12));
     v.common("seed", seed, "random seed; equal seeds give bit-identical runs", between(0, max_seed));
     v.section("machine");
-    v.common("threads", threads, "CPU threads; 0: OMP_NUM_THREADS, else one per core; results do not depend on it",
+    v.common("threads", threads, "CPU threads (0: OMP_NUM_THREADS, else all cores); results do not depend on it",
              between(0, 1024));
     v.common("device", device, "device to train on: cpu or cuda", one_of({"cpu", "cuda"}));
-    v.common("dtype", dtype, "dtype of weights and activations; f32, f64, or bf16 with f32 master weights",
+    v.common("dtype", dtype, "f32, f64 or bf16: dtype of weights and activations; bf16 with f32 master weights",
              one_of({"f32|float32", "f64|float64", "bf16|bfloat16"}));
     v("precision", precision,
       "precision of f32 matrix products on a GPU: highest; high: split into bf16 terms; medium: bf16",
@@ -134,7 +134,7 @@ struct TrainSettings {
       "train on the first batch only, as a check: the loss must fall to nearly 0");
     v.section("run");
     v.common("resume", resume,
-             "continue the run in `out`; its own settings hold, except those given; --resume=RUN: that run");
+             "continue the run in `out` (yes) or in folder RUN; its own settings hold, except those given");
     v("resume_from_previous|from_previous", resume_from_previous,
       "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
     v("allow_new_text|other_text", allow_new_text, "with resume: allow other data than the run was trained on so far");

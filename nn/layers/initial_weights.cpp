@@ -14,7 +14,7 @@ double inverse_sqrt_width(int64_t width) { return 1 / std::sqrt(static_cast<doub
 double std_of(const Spec& spec, int64_t width) {
   if (spec.name == "inverse_sqrt_width" && spec.items.empty()) return inverse_sqrt_width(width);
   const double std = parse_number("initialization", print(spec));
-  check(std >= smallest && std <= largest, "initialization: ", print_number(std), " must be at least ",
+  check(std >= smallest && std <= largest, "initialization is ", print_number(std), "; it must be at least ",
         print_number(smallest), " and at most ", print_number(largest));
   return std;
 }

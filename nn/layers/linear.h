@@ -22,7 +22,7 @@ class Linear final : public Module {
   struct Options {
     bool bias = true;                           // initially 0 if `weight` is given, else as the default of `weight`
     std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(inputs)), as in PyTorch
-    std::vector<int64_t> packed_rows = {};      // if the weight packs several layers (q, k, v): the rows of each
+    std::vector<int64_t> packed_rows = {};      // as Parameter::packed_rows, of weight and bias
   };
   Linear(int64_t inputs, int64_t outputs, const Options& options);
   Tensor forward(const Tensor& x, ForwardPass& pass) override;  // (..., inputs) -> (..., outputs)
@@ -35,7 +35,8 @@ class Linear final : public Module {
 // Shared by linear operations and operations that contain one (nn/feed_forwards/dense.cpp).
 namespace detail {
 
-// Returns the sum of the rows of g (..., N) in the buffer of `input`; undefined if none is needed.
+// Returns db (N), the sum of the rows of g (..., N), in the gradient buffer of input number
+// `input`; undefined if this input needs no gradient.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
 // Returns dW = g^T x and db in the buffers of `input` and the next input; g (..., N), x (..., C).
 Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x);

@@ -57,7 +57,9 @@ TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes 
       CHECK(contains(outcome.out, std::string("Usage: orrery ") + command));
     }
   }
-  CHECK(longest_line(run_orrery({"--help"}).out) <= 80);
+  const std::string general = run_orrery({"--help"}).out;
+  CHECK(longest_line(general) <= 80);
+  CHECK(contains(general, "\n  help  "));
   CHECK(longest_line(run_orrery({"help", "train", "optimizer"}).out) <= 80);
   if (const auto narrow = run_on_terminal("stty cols 50 && \"$ORRERY\" train --help=all"))
     CHECK(longest_line(narrow->out) <= 50);
@@ -97,6 +99,11 @@ TEST_CASE("help: the common settings of train fit on one screen, in sections; --
   const Outcome brief = run_orrery({"train", "--help"}), full = run_orrery({"train", "--help=all"});
   CHECK(contains(brief.out, "--help=all"));
   CHECK(!contains(brief.out, "--residual_gain"));
+  CHECK(contains(brief.out, "  --data=... "));
+  for (const char* whole :
+       {"CPU threads (0: OMP_NUM_THREADS, else all cores)", "tokenizer by name (character, byte, ...)",
+        "optimizer from `orrery list optimizer`", "from `orrery list normalization`"})
+    CHECK(contains(brief.out, whole));
   CHECK(contains(full.out, "--residual_gain=1 "));
   CHECK(contains(full.out, "--learning_rate=0.001 "));
   CHECK(contains(full.out, "(0, 1e30]"));
@@ -141,6 +148,8 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
+  Message(run_orrery({"help", "train", "resume"}).out).offers("(yes)").offers("folder RUN");
+  CHECK(!contains(run_orrery({"help", "train", "resume"}).out, "values:"));
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
   Message(run_orrery({"help", "initialization"}).out).offers("normal(STD)").offers("relu_former").names("0.02");
   Message(run_orrery({"help", "train", "optimizer"}).out).offers("orrery list optimizer").names("adamw").names("arXiv");
@@ -170,7 +179,7 @@ TEST_CASE("help: a component is printed with a line per setting: default or give
   Message(lines("slots")).names("N").names("number of slots").value("[1, 65536]").names("split=no").names("scaled=yes");
   Message(lines("adaptive_span")).names("S").names("longest span").names("R=32").names("length of the ramp");
   Message(lines("elu")).names("settings:").names("alpha=1  [0, 1e6]");
-  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 width");
+  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 * width");
   Message(lines("gpt-char-small")).names("layers=4").names("number of blocks").names("context=64");
   CHECK(!contains(lines("gpt-char-small"), "d_ff"));  // as in the class
   Message(run_orrery({"help", "train", "optimizer"}).out).names("beta2=0.99").names("decay of the mean of the squared");

@@ -128,8 +128,9 @@ class Draw {
                                                     "1e400",
                                                     "seven",
                                                     "1e6"};
-    const std::vector<double> ends = {limits.low,          limits.high,     limits.smallest,
-                                      limits.smallest * 2, limits.high / 2, limits.low + limits.smallest},
+    const double smallest = limits.smallest_magnitude;
+    const std::vector<double> ends = {limits.low,   limits.high,     smallest,
+                                      smallest * 2, limits.high / 2, limits.low + smallest},
                               beyond = {limits.low - 1, limits.high + 1, -limits.high};
     if (within_ || chance(0.4)) {
       const double x = one_of(ends);

@@ -247,5 +247,5 @@ TEST_CASE("report: a path that is not a run and a page that cannot be written ar
   refusal({run, "--out=" + (folder / "text.txt/page.html")}).names("write").names(folder / "text.txt/page.html");
   CHECK(!fs::exists(folder / "page.html"));
   folder.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\nno row\n");
-  refusal({run}).names(run + "/metrics.jsonl").names("row 2");
+  refusal({run}).names(run + "/metrics.jsonl").names("line 2");
 }

@@ -113,27 +113,30 @@ TEST_CASE("pre-tokens: GPT-2's expression, bytes outside UTF-8, and invalid expr
 TEST_CASE("byte pairs: the error for files with an unsupported option names the key") {
   struct Wrong {
     std::function<void(nlohmann::json&)> change;
-    std::string named, value;
+    std::string named, value, allowed = "";
   };
   const auto json = [](const char* text) { return nlohmann::json::parse(text); };
   for (const Wrong& each : std::vector<Wrong>{
            {[](auto& j) { j["model"]["type"] = "WordPiece"; }, "\"type\"", "\"WordPiece\""},
            {[&](auto& j) { j["normalizer"] = json(R"({"type": "NFC"})"); }, "\"normalizer\"", R"({"type":"NFC"})"},
-           {[](auto& j) { j["model"]["dropout"] = 0.1; }, "\"dropout\"", "0.1"},
+           {[](auto& j) { j["model"]["dropout"] = 0.1; }, "\"dropout\"", "0.1", "0.0 or null"},
            {[](auto& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "\"end_of_word_suffix\"", "\"</w>\""},
            {[](auto& j) { j["model"]["byte_fallback"] = true; }, "\"byte_fallback\"", "true"},
            {[](auto& j) { j["pre_tokenizer"]["add_prefix_space"] = true; }, "\"add_prefix_space\"", "true"},
-           {[](auto& j) { j["pre_tokenizer"]["type"] = "Whitespace"; }, "\"pre_tokenizer\"", "ByteLevel"},
+           {[](auto& j) { j["pre_tokenizer"]["type"] = "Whitespace"; }, "\"pre_tokenizer\"", "Whitespace", "ByteLevel"},
            {[](auto& j) { j["added_tokens"][0]["single_word"] = true; }, "\"single_word\"", "true"},
            {[](auto& j) { j["added_tokens"][0]["id"] = 500; }, "500", "<|endoftext|>"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 9999; }, "9999", "421"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 5; }, "5", "twice"},
-           {[](auto& j) { j["model"]["vocab"]["!"] = -1; }, "'!'", "1000000"},
+           {[](auto& j) { j["model"]["vocab"]["!"] = -1; }, "'!'", "-1", "1000000"},
            {[](auto& j) { j["model"]["merges"][0] = "abc"; }, "'abc'", "merge"},
            {[](auto& j) { j["model"]["merges"][0] = "q q"; }, "'qq'", "merge"},
-           {[](auto& j) { j["model"]["merges"][0] = 7; }, "merge", R"(["a", "b"])"},
-           {[](auto& j) { j.erase("model"); }, "tokenizer.json", "\"model\""}})
-    expect_error([&] { tokenizer_with(each.change); }).names(each.named).value(each.value);
+           {[](auto& j) { j["model"]["merges"][0] = 7; }, "merge", "7", R"(["a", "b"])"},
+           {[](auto& j) { j.erase("model"); }, "tokenizer.json", "\"model\""}}) {
+    Message message = expect_error([&] { tokenizer_with(each.change); });
+    message.names(each.named).value(each.value);
+    if (!each.allowed.empty()) message.offers(each.allowed);
+  }
   const auto removed = [](auto& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; };
   expect_error([&] { tokenizer_with(removed, "split"); }).names("\"behavior\"").value("\"Removed\"");
 }

@@ -191,8 +191,13 @@ TEST_CASE("foreign files: invalid JSON is reported with line and column, a wrong
   CHECK(whole_number_member(json, "a", "f") == 1);
   CHECK(number_member(json, "a", "f") == 1);
   CHECK(text_member(json, "b", "f") == "x");
-  for (const char* key : {"b", "c", "d"})
-    expect_error([&] { whole_number_member(json, key, "f"); }).names("f").names(key).offers("whole").offers("2^63");
+  for (const auto& [key, value] : {std::pair("b", "\"x\""), {"c", "1.5"}, {"d", "18446744073709551615"}})
+    expect_error([&, key = key] { whole_number_member(json, key, "f"); })
+        .names("f")
+        .names(key)
+        .value(value)
+        .offers("whole")
+        .offers("2^63");
   expect_error([&] { number_member(json, "e", "f"); }).names("f").names("'e'").value("missing");
 }
 
@@ -203,7 +208,7 @@ TEST_CASE("foreign files: Infinity and NaN, which Python writes, are not numbers
   CHECK(json["c"] == "NaN \" Infinity");
   CHECK(number_member(json, "d", "f") == 2);
   json_error(R"({"a": Infinity, "b": Inf})").names("f: line 1, column");
-  expect_error([&] { number_member(json, "a", "f"); }).names("a").offers("number");
+  expect_error([&] { number_member(json, "a", "f"); }).names("a").value("Infinity").offers("number");
 }
 
 }  // namespace orrery::models

@@ -42,13 +42,17 @@ TEST_CASE("interop: the error for a folder with an unsupported option names the 
   const nlohmann::json llama3 = {{"rope_type", "llama3"}, {"rope_theta", 1e4}};
   llama("rope_parameters", llama3).names("'rope_parameters.rope_type'").value("\"llama3\"").offers("default");
   llama("quantization_config", {{"bits", 4}}).names("'quantization_config'").value("{\"bits\":4}");
-  llama("num_hidden_layers", "two").names("config.json").names("'num_hidden_layers'").offers("whole number");
+  llama("num_hidden_layers", "two")
+      .names("config.json")
+      .names("'num_hidden_layers'")
+      .value("two")
+      .offers("whole number");
   llama("num_hidden_layers", 3).names("'model.layers.2.input_layernorm.weight'");
   Message shapes = llama("intermediate_size", 41);
   shapes.names("'model.layers.0.mlp.gate_proj.weight'").value("(40, 16)").offers("(41, 16)");
   llama("vocab_size", 1000000).names(folder / "llama").value(1029632).value(7408);
   llama("model_type", "mamba").names("config.json").names("model_type").value("mamba").offers("gpt2");
-  llama("tie_word_embeddings", "yes").names("'tie_word_embeddings'").offers("true").offers("false");
+  llama("tie_word_embeddings", "yes").names("'tie_word_embeddings'").value("yes").offers("true").offers("false");
   const auto gpt2 = [&](const char* key) { return refusal(folder, "gpt2", key, false); };
   gpt2("scale_attn_weights").names("'scale_attn_weights'").value("false");
   gpt2("tie_word_embeddings").names("'tie_word_embeddings'").value("false").names("'lm_head.weight'").offers("true");

@@ -69,7 +69,7 @@ TEST_CASE("ranges: every number of the catalogue and of training has a low and a
     CHECK(std::isfinite(setting.limits.low));
     CHECK(std::isfinite(setting.limits.high));
     CHECK(setting.limits.low < setting.limits.high);
-    CHECK(setting.limits.smallest <= setting.limits.high);
+    CHECK(setting.limits.smallest_magnitude <= setting.limits.high);
   }
 }
 

@@ -45,8 +45,9 @@ TEST_CASE("run log: rows are in order, non-finite values are NaN, and an incompl
   CHECK(rows_of(folder, "{\"step\":1,\"loss\":2.5}").empty());  // complete, but without a newline
   expect_error([&] { rows_of(folder, "{\"step\":1}\n{\"step\":\"2\"}\n"); })
       .names(folder / "metrics.jsonl")
-      .names("row 2")
+      .names("line 2")
       .names("step")
+      .value("\"2\"")
       .offers("2^63");
   CHECK(rows_of(folder, "{\"step\":1,\"loss\":\"low\"}\n").at(0).metrics.empty());  // not a number: no metric
 }

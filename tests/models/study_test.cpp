@@ -371,7 +371,7 @@ TEST_CASE("study: a run's log is read with any metrics, without an incomplete la
   REQUIRE(rows[1].metrics.size() == 1);
   CHECK(std::isnan(rows[1].metrics.at("validation_loss")));
   write(log, "{\"step\":1,\"loss\":2}\n{\"loss\":2}\n");
-  expect_error([&] { RunLog::of_run(folder.path).rows(); }).names(log).names("row 2").names("step").value("missing");
+  expect_error([&] { RunLog::of_run(folder.path).rows(); }).names(log).names("line 2").names("step").value("missing");
 
   const std::vector<std::string> names = metric_names(rows);
   CHECK(names ==

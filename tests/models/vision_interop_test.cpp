@@ -206,7 +206,11 @@ TEST_CASE("interop: Infinity in a configuration is read, and is an error for a n
     return imported(folder, from);
   };
   CHECK(with("initializer_range").classes == 12);
-  expect_error([&] { with("layer_norm_eps"); }).names("config.json").names("layer_norm_eps").offers("number");
+  expect_error([&] { with("layer_norm_eps"); })
+      .names("config.json")
+      .names("layer_norm_eps")
+      .value("-Infinity")
+      .offers("number");
 }
 
 TEST_CASE("interop: an index may name a tied head; any other tensor that it names must be present") {

@@ -138,7 +138,8 @@ Json json_of(const Classified& image) {
 
 CommandHelp classify_help(const Arguments&) {
   ClassifySettings settings;
-  return {"RUN is the folder of a run (its last checkpoint) or of a checkpoint.", describe(settings_of(settings)), "",
+  return {"RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.",
+          describe(settings_of(settings)), "",
           "orrery classify runs/latest photos --top=3"};
 }
 

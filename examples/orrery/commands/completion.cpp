@@ -246,7 +246,7 @@ std::string man_section(const Completed& command) {
   std::string all = ".SS " + roff("orrery " + command.name + " " + command.usage) + "\n" + roff(command.summary) +
                     "\n" + man_paragraph(command.help.about);
   for (const SettingHelp& setting : command.help.settings)
-    all += ".TP\n.B " + roff("--" + setting.key + (setting.value.empty() ? "" : "=" + setting.value)) + "\n" +
+    all += ".TP\n.B " + roff("--" + setting.key + "=" + (setting.value.empty() ? "..." : setting.value)) + "\n" +
            roff(setting.help + (setting.range.empty() ? "" : "; " + setting.range)) + "\n";
   return all + man_paragraph(command.help.notes) +
          (command.help.example.empty() ? "" : man_paragraph("Example: " + command.help.example));

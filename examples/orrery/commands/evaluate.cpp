@@ -136,8 +136,8 @@ CommandHelp evaluate_help(const Arguments& given) {
                                         : load_run("evaluate", checkpoint).settings.task_settings;
   settings.task = &task;
   return {
-      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  Settings of its task have the values of "
-      "the run as defaults.",
+      "RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.  Settings of its task have the "
+      "values of the run as defaults.",
       describe(accepted_settings(settings)),
       "A warning counts the training data in the validation: those of the run, also before --allow_new_text, and of "
       "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and single "

@@ -10,7 +10,7 @@
 
 namespace orrery::program {
 
-// Throws, beginning with the command, if input is missing or is not of the model's kind.
+// Throws if input is missing or is not of the model's kind. The message begins with the command.
 std::unique_ptr<models::InspectedExample> make_example(const std::string& command, const LoadedRun& trained,
                                                        const models::ExampleSettings& example);
 constexpr int64_t max_own_tokens = 64;  // limit for default examples: their maps stay legible

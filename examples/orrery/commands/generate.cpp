@@ -105,8 +105,8 @@ class Speed {
 CommandHelp generate_help(const Arguments&) {
   GenerateSettings settings;
   return {
-      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  The names of nanoGPT's sample.py are "
-      "accepted too.",
+      "RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.  Settings may also have the "
+      "names of nanoGPT's sample.py.",
       describe(settings_of(settings), nanogpt_sample_keys), "",
       "orrery generate runs/latest --prompt=\"To be\" --tokens=300 --top_k=20"};
 }

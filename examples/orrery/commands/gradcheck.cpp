@@ -30,7 +30,7 @@ struct GradcheckSettings {
   void visit(V& v) {
     v("all", all, "check every registered name");
     v("seed", seed, "seed of the random inputs", between(-9e15, 9e15));
-    v("device", device, "device of the explicit derivatives, cpu or cuda; the references run on the CPU",
+    v("device", device, "device of the hand-written derivatives, cpu or cuda; the references run on the CPU",
       one_of({"cpu", "cuda"}));
   }
 };
@@ -179,7 +179,7 @@ CommandHelp gradcheck_help(const Arguments&) {
   for (const Name& n : every_name()) names.push_back(n.name);
   return {
       "A NAME is an activation, layer, normalization, attention, loss, ... (orrery list prints them), family/name, "
-      "or a whole family.  Each input and parameter has a row: the error of the explicit derivative against "
+      "or a whole family.  Each input and parameter has a row: the error of the hand-written derivative against "
       "autograd through a reference (activations: against dual numbers) and against a finite difference, and the "
       "element where the latter error is largest.  All in f64.  A failed check names the bound, the factor above it "
       "and the likely cause.  The exit code is 0 if all agree, else 1.",

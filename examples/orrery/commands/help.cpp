@@ -36,7 +36,7 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 // Returns what to call for settings that the short help leaves out.
 std::string rest_of_help(const std::string& name, size_t settings) {
-  return text("All ", settings, " settings: orrery ", name, " --help=all. One in detail: orrery help ", name, " KEY.");
+  return text("All ", settings, ": orrery ", name, " --help=all. One, with its (...): orrery help ", name, " KEY.");
 }
 
 // Returns `name: text` lines with equal margins.
@@ -143,6 +143,7 @@ std::string general_help() {
   const size_t columns = help_columns();
   HelpRows rows;
   for (const Command& command : commands()) rows.emplace_back(command.name, command.summary);
+  rows.emplace_back("help", "explain a command, a setting or a registered name");
   rows.emplace_back("--version", "print the version, compiler, instruction sets, BLAS and CUDA of this program");
   return wrapped("A tensor engine and a library of transformer components: train, study and extend small models.",
                  columns) +

@@ -50,12 +50,13 @@ struct InspectSettings {
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot|neuron", analysis.slot,
-      "neuron (hidden unit of a feed-forward) or persistent slot, from 0; -1: those with the largest values",
+      "neuron (hidden unit of a feed-forward) or persistent slot (learned key and value), from 0; -1: those with the "
+      "largest values",
       between(-1, 1e9));
     v("position|place", analysis.position,
       "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
       between(-1, 1e9));
-    v("top", analysis.top, "number of entries of a list", between(1, 1e6));
+    v("top", analysis.top, "entries printed per list", between(1, 1e6));
     v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
     v("corpus", corpus,
@@ -63,7 +64,7 @@ struct InspectSettings {
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
-      "values to capture, comma-separated, as blocks.*.attention.weights; TransformerLens's names work too");
+      "values to capture, comma-separated, such as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
       "FILE.safetensors, or a folder for .npy files and metrics.csv: all values; FILE.csv: the metrics only");
     v("html|page", html, "FILE.html: a page with plots of the analyses");
@@ -169,7 +170,7 @@ models::OutputKind kind_of_file(const std::string& out) {
   constexpr size_t length_of_header = 8;  // bytes
   return out.ends_with(".csv")
              ? metrics_kind()
-             : models::marked_kind("a file of orrery inspect",
+             : models::marked_kind("a file that orrery inspect wrote",
                                    text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
                                    length_of_header);
 }
@@ -306,9 +307,9 @@ CommandHelp inspect_help(const Arguments&) {
   std::string analyses;
   for (const auto& [name, analysis] : models::analyses()) analyses += "  " + name + ": " + analysis.description + "\n";
   return {
-      "RUN is the folder of a run (its last checkpoint) or of a checkpoint.  The default example is the first of "
-      "the run's held-out data.  If the model supports none of the default analyses, all are tried; with --hooks "
-      "and without --html none is run.",
+      "RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.  The default example is the "
+      "first of the run's held-out data.  If the model supports none of the default analyses, all are tried; with "
+      "--hooks and without --html none is run.",
       describe(settings_of(settings)), "Analyses:\n" + analyses,
       "orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 --head=0"};
 }

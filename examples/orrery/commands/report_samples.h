@@ -11,16 +11,18 @@
 namespace orrery::program {
 
 struct SampleSettings {
-  int64_t samples = 2, tokens = 300, seed = 1;
+  int64_t samples = 2;   // texts of each run; 4 times as many sentences of a translator
+  int64_t tokens = 300;  // of each text
+  int64_t seed = 1;      // of the first text; the next ones add 1 each
   TextBounds bounds = {};
 };
 
 // Appends a section of sampled texts or held-out translations from each run's best checkpoint.
-// Skips other models. Errors appear in the section: the report is still written.
+// Skips models that generate no text. Errors appear in the section: the report is still written.
 void add_samples(models::Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& settings);
 
-// Returns the last `max_pairs` held-out pairs that a translator can read, from validation data or
-// the end of the data; none if the files are missing.
+// Returns the last `max_pairs` pairs of sentences of the validation data or, without those, of the
+// data; none if the file is missing.
 std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs);
 
 }  // namespace orrery::program

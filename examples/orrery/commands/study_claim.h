@@ -22,7 +22,7 @@ struct StudySettings {
     v("test|judge", test, "no: with --all, only list the verdicts so far");
     v("data", data, "folder of the data sets that claims name, as images/fashion-mnist");
     v("jobs", jobs,
-      "runs in parallel; 0: one per core, with one thread each; runs of a claim about time take turns instead",
+      "runs in parallel (0: one per core, with one thread each); runs of a claim about time take turns instead",
       between(0, 1024));
     v("smoke", smoke, "only check that it runs: one seed, one learning rate, two variants, two steps; no verdict");
     v("retrain|fresh", retrain, "train and measure all runs again");

@@ -56,7 +56,7 @@ struct SweepSettings {
     v("runs", runs, "folder of the runs that sweeps and studies share; each run is trained once");
     v("baseline|against", baseline, "reference row of the comparison, by its number or text; if not given, the first");
     v("metric", metric, "metric of the last validation to compare: validation_loss, bits_per_character, accuracy, ...");
-    v("jobs", jobs, "runs in parallel; 0: one per core, with one thread each", between(0, 1024));
+    v("jobs", jobs, "runs in parallel (0: one per core, with one thread each)", between(0, 1024));
     v("retrain|fresh", retrain, "train all runs again");
     v("yes", yes, "allow more than 1,000 runs");
     v("json", json, json_help);

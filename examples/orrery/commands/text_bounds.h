@@ -18,8 +18,8 @@ struct TextBegin {
   template <class V>
   void visit(V& v) {
     v("begin", begin,
-      "start each text with the begin token; family: as the model's family does, by the files that the model or its "
-      "tokenizer was imported from",
+      "start each text with the begin token; yes, no, or family: as the files of the imported model or of its "
+      "tokenizer specify",
       one_of({"family", "yes", "no"}));
   }
 };
@@ -30,8 +30,7 @@ struct TextBounds : TextBegin {
   void visit(V& v) {
     TextBegin::visit(v);
     v("stop_at_end", stop_at_end,
-      "stop at the token that ends a text; family: as the model's family does, by the files that the model was "
-      "imported from",
+      "stop at the token that ends a text; yes, no, or family: as the files of the imported model specify",
       one_of({"family", "yes", "no"}));
   }
 };

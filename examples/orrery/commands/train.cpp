@@ -143,7 +143,7 @@ Json result_json(const models::TrainSettings& settings, const models::TrainingRe
 std::string next_line(const models::TrainSettings& settings) {
   const std::string run = settings.out.starts_with("-") ? "./" + settings.out : settings.out;
   std::string line = "next: " + models::command_line(models::with_plugins({"report", run}));
-  const std::vector<std::string> use = models::words_to_use(settings.task, run);
+  const std::vector<std::string> use = models::command_to_use(settings.task, run);
   return line + (use.empty() ? "" : "   or   " + models::command_line(models::with_plugins(use)));
 }
 
@@ -155,10 +155,12 @@ CommandHelp train_help(const Arguments& given) {
   own = {};  // the defaults
   std::vector<SettingHelp> all =
       with_rest(describe(settings_of(settings), models::nanogpt_keys()), describe(settings_of(own)));
-  all.push_back({.key = "config", .section = "run", .help = "FILE.toml with settings; by the same names"});
+  for (SettingHelp& setting : all)
+    if (setting.key == "resume") setting.choices.clear();  // also a folder
+  all.push_back({.key = "config", .section = "run", .help = "FILE.toml with settings by the same names"});
   return {"", std::move(all),
-          "Files of settings (--config) apply first, and later values win.  Names of nanoGPT are accepted too.  orrery "
-          "train --resume=RUN resumes a run; further arguments change its settings.\n"
+          "Files of settings (--config) apply first, and later values win.  Settings may also have the names of "
+          "nanoGPT.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
           "The files and the last validation are printed to the standard output, everything else to the standard "
           "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform "
           "guessing: the logarithm of the vocabulary size or of the number of classes.",

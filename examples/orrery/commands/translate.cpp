@@ -94,7 +94,8 @@ Sources read_sources(const std::string& input, const models::Tokenizer& tokenize
 
 CommandHelp translate_help(const Arguments&) {
   TranslateSettings settings;
-  return {"RUN is the folder of a run (its last checkpoint) or of a checkpoint.", describe(settings_of(settings)), "",
+  return {"RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.",
+          describe(settings_of(settings)), "",
           "orrery translate runs/latest --input=test.de --reference=test.en --beam=5"};
 }
 

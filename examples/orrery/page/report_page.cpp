@@ -41,8 +41,8 @@ models::OutputKind page_kind() {
   constexpr std::string_view mark = "<meta name=\"generator\" content=\"orrery\">\n";
   const size_t at = page_html.find(mark), title = page_html.find("<title>");
   const std::string begin(page_html.substr(0, at)), rest(page_html.substr(at + mark.size(), title - at - mark.size()));
-  const models::OutputKind marked = models::marked_kind("a page of orrery", begin + std::string(mark)),
-                           former = models::marked_kind("a page of orrery", begin + rest);  // 0.1.0: without a mark
+  const models::OutputKind marked = models::marked_kind("a page that orrery wrote", begin + std::string(mark)),
+                           former = models::marked_kind("a page that orrery wrote", begin + rest);  // 0.1.0: no mark
   return {marked.name, [=](const std::string& path) { return marked.is_ours(path) || former.is_ours(path); }};
 }
 

@@ -65,11 +65,12 @@ std::string range_of(const Setting& setting) {
                       std::holds_alternative<LearnableNumber*>(setting.value);
   if (!number) return "";
   const Limits& l = setting.limits;
-  const bool zero = l.low == 0 && l.low_allowed && l.smallest > tiny;
+  const bool zero = l.low == 0 && l.low_allowed && l.smallest_magnitude > tiny;
   return text(zero            ? "0 or ["
               : l.low_allowed ? "["
                               : "(",
-              print_number(zero ? l.smallest : l.low), ", ", print_number(l.high), l.high_allowed ? "]" : ")");
+              print_number(zero ? l.smallest_magnitude : l.low), ", ", print_number(l.high),
+              l.high_allowed ? "]" : ")");
 }
 
 SettingHelp help_of(const Setting& setting, const std::string& value) {

@@ -63,12 +63,13 @@ std::string wrapped_line(std::string_view line, size_t columns, size_t indent) {
   return models::replaced(lines.finish(), no_break_space, " ");
 }
 
-// Returns --key=value, or key=value in a spec; the short form leaves out the items of a spec.
+// Returns --key=value, or key=value in a spec; "..." is a missing default. The short form leaves out
+// the items of a spec.
 std::string term_of(const SettingHelp& setting, HelpForm form) {
   const size_t items = setting.value.find('(');
   const bool cut = form == HelpForm::in_brief && items != std::string::npos;
   const std::string value = cut ? setting.value.substr(0, items) + "(...)" : setting.value;
-  return (form == HelpForm::in_spec ? "" : "--") + setting.key + (value.empty() ? "" : "=" + for_terminal(value));
+  return (form == HelpForm::in_spec ? "" : "--") + setting.key + "=" + (value.empty() ? "..." : for_terminal(value));
 }
 
 std::string meaning_of(const SettingHelp& setting, HelpForm form) {

@@ -17,7 +17,8 @@ void apply_omp_num_threads() {
   if (given.empty()) return;
   try {
     const int64_t threads = parse_whole_number("OMP_NUM_THREADS", given.substr(0, given.find(',')));
-    check(threads >= 1 && threads <= max_threads, "OMP_NUM_THREADS: ", threads, " must be from 1 to ", max_threads);
+    check(threads >= 1 && threads <= max_threads, "OMP_NUM_THREADS is ", threads, "; it must be from 1 to ",
+          max_threads);
     set_thread_count(static_cast<int>(threads));
   } catch (const Error& error) {
     warn(text(error.what(), "; OMP_NUM_THREADS=", given, " is ignored"));

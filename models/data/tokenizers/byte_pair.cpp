@@ -47,8 +47,9 @@ std::vector<std::string> tokens_of(const SortedJson& numbers, const std::vector<
     token_at(each.number) = each.text;
   }
   for (const auto& [token, value] : numbers.items()) {
-    check(value.is_number_unsigned() && value.get<uint64_t>() < max_tokens, what, ": the number of '", token,
-          "' must be a whole number below ", max_tokens);
+    if (!value.is_number_unsigned() || value.get<uint64_t>() >= max_tokens)
+      fail(what, ": the number of '", token, "' is ", shortened(value), "; it must be a whole number below ",
+           max_tokens);
     std::string& there = token_at(value.get<int64_t>());
     if (!there.empty() && there == token) {  // an added token
       there = bytes_if_printable(token);
@@ -165,7 +166,8 @@ void supported(bool is, const Parts&... parts) {
 // Returns the pattern: GPT-2's for ByteLevel alone, else the pattern of the Split before it.
 std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   const auto check_byte_level = [&](const SortedJson& one) {
-    supported(item(one, "type") == "ByteLevel", what, ": \"pre_tokenizer\" must end with ByteLevel");
+    supported(item(one, "type") == "ByteLevel", what, ": \"pre_tokenizer\" ends with ", shortened(item(one, "type")),
+              ", which is not supported; use a tokenizer with \"ByteLevel\" there");
     must_be(one, "add_prefix_space", {false}, what);
   };
   if (item(cutter, "type") != "Sequence") {
@@ -175,14 +177,16 @@ std::string pattern_of(const SortedJson& cutter, const std::string& what) {
   }
   const SortedJson& parts = item(cutter, "pretokenizers");
   supported(parts.is_array() && parts.size() == 2 && item(parts[0], "type") == "Split", what,
-            ": a \"pre_tokenizer\" sequence must be a Split and a ByteLevel");
+            ": \"pre_tokenizer\" is a sequence that is not supported; use a tokenizer with a Split and a ByteLevel");
   must_be(parts[0], "behavior", {"Isolated"}, what);
   must_be(parts[0], "invert", {false}, what);
   check_byte_level(parts[1]);
   supported(item(parts[1], "use_regex") == SortedJson(false), what,
-            ": \"use_regex\" of ByteLevel after a Split must be false");
+            ": \"use_regex\" of ByteLevel after a Split is ", shortened(item(parts[1], "use_regex")),
+            ", which is not supported; use a tokenizer with false");
   const SortedJson& expression = item(item(parts[0], "pattern"), "Regex");
-  supported(expression.is_string(), what, ": \"pattern\" of a Split must be {\"Regex\": ...}");
+  supported(expression.is_string(), what, ": \"pattern\" of a Split is ", shortened(item(parts[0], "pattern")),
+            ", which is not supported; use a tokenizer with {\"Regex\": ...}");
   return expression.get<std::string>();
 }
 
@@ -213,14 +217,14 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path, const Si
     }
   set_tokens(vocabulary, item(model, "vocab"), std::move(added), sidecar, path);
   const SortedJson& merges = item(model, "merges");
-  check(merges.is_array(), path, ": \"merges\" must be a list");
+  check_form(merges.is_array(), merges, "merges", path, "a list of pairs of tokens");
   for (const SortedJson& one : merges) {
     if (one.is_string()) {
       vocabulary.merges.push_back(merge_of(one.get<std::string>(), path));
       continue;
     }
-    check(one.is_array() && one.size() == 2 && one[0].is_string() && one[1].is_string(), path,
-          ": a merge must be \"a b\" or [\"a\", \"b\"]");
+    if (!one.is_array() || one.size() != 2 || !one[0].is_string() || !one[1].is_string())
+      fail(path, ": a merge is ", shortened(one), "; it must be \"a b\" or [\"a\", \"b\"]");
     vocabulary.merges.emplace_back(bytes_of_printable(one[0].get<std::string>(), path),
                                    bytes_of_printable(one[1].get<std::string>(), path));
   }

@@ -318,7 +318,7 @@ std::optional<bool> space_in_front(const std::string& folder) {
   const SortedJson config = object_in(folder, "tokenizer_config.json", path);
   const SortedJson &space = item(config, "add_prefix_space"), &of = item(config, "tokenizer_class");
   if (space.is_null() || !(of.is_null() || of == "LlamaTokenizer" || of == "LlamaTokenizerFast")) return {};
-  check(space.is_boolean(), path, ": 'add_prefix_space' must be true or false");
+  check_form(space.is_boolean(), space, "add_prefix_space", path, "true or false");
   return space.get<bool>();
 }
 
@@ -336,8 +336,7 @@ std::unique_ptr<Tokenizer> restore(const std::string& json) {
   const Json saved = parse_json(json, what);
   SidecarTokens sidecar;
   if (saved.contains("added")) {
-    check(saved["added"].is_array(), what, ": 'added' must be a list");
-    for (const Json& each : saved["added"]) {
+    for (const Json& each : list_member(saved, "added", what)) {
       const auto is_true = [&](const char* key) { return each.contains(key) && each[key] == Json(true); };
       const AddedToken one{.number = whole_number_member(each, "number", what),
                            .text = text_member(each, "text", what),

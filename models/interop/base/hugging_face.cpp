@@ -97,7 +97,7 @@ int64_t HuggingFaceConfig::side(const std::string& key, int64_t otherwise) const
   const Json* const found = find(key);
   if (!found || !found->is_array()) return whole_number(key, otherwise);
   check(found->size() == 2 && found->front().is_number_unsigned() && found->front() == found->back(), path_, ": '", key,
-        "': ", shortened(*found), " must be one number or two equal ones; only square sizes are supported");
+        "' is ", shortened(*found), "; it must be one number or two equal ones; only square sizes are supported");
   return found->front().get<int64_t>();
 }
 void HuggingFaceConfig::set(const std::vector<Setting>& settings, const char* target, const std::string& source,
@@ -123,12 +123,12 @@ double HuggingFaceConfig::number(const std::string& key, std::optional<double> o
 }
 double HuggingFaceConfig::positive(const std::string& key, double otherwise) const {
   const double found = number(key, otherwise);
-  check(found > 0, path_, ": '", key, "': ", print_number(found), " must be above 0");
+  check(found > 0, path_, ": '", key, "' is ", print_number(found), "; it must be above 0");
   return found;
 }
 bool HuggingFaceConfig::flag(const std::string& key, bool otherwise) const {
   const Json* const found = find(key);
-  check(!found || found->is_boolean(), path_, ": '", key, "' must be true or false");
+  if (found) check_form(found->is_boolean(), *found, key, path_, "true or false");
   return found ? found->get<bool>() : otherwise;
 }
 void HuggingFaceConfig::must_be(const std::string& key, std::initializer_list<Json> harmless) const {
@@ -147,8 +147,6 @@ std::string HuggingFaceConfig::activation(const std::string& key, const std::str
   }
   fail(path_, ": '", key, "': \"", name, "\" is not supported; supported activations: ", join(all));
 }
-
-std::string shortened(const Json& value) { return shown_json(value).substr(0, 100); }
 
 bool has_config(const std::string& folder) { return !find_data_file(folder, {config_name}).empty(); }
 bool has_model_type(const std::string& folder, const std::string& model_type) {

@@ -72,8 +72,6 @@ void write_hugging_face(const std::string& folder, Json config, const std::vecto
 void write_hugging_face(const std::string& folder, Json config, const std::vector<NamedTensor>& tensors,
                         const std::string& tokenizer);
 
-std::string shortened(const Json& value);  // at most 100 characters, for errors
-
 // Returns the source name of an activation. If there is none, the error names feed_forward.
 std::string source_activation(std::string_view format, const Spec& activation, const TrainSettings& run);
 

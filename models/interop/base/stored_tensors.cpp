@@ -43,7 +43,7 @@ Index read_index(const std::string& path) {
         ": object 'weight_map' is missing; it must map names of tensors to files");
   Index index;
   for (const auto& [name, file] : map->items()) {
-    check(file.is_string(), path, ": the file of '", name, "' must be text in quotes");
+    check(file.is_string(), path, ": the file of '", name, "' is ", shortened(file), "; it must be text in quotes");
     const auto& text = file.get_ref<const std::string&>();
     check(!text.empty() && text.find_first_of("/\\") == std::string::npos, path, ": '", text, "', the file of '", name,
           "', must be in the same folder; give its name without a folder");

@@ -195,9 +195,9 @@ void Optimizer::set_lr_scales(const std::string& name, const GroupLearningRates&
     if (std::find(groups.begin(), groups.end(), item.key) == groups.end())
       orrery::detail::fail_unknown(what + ": group", item.key, groups, {});
     const double factor = parse_number(text(what, ": ", item.key), value);
-    check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, ": ", value,
-          " must be finite and at least 0; 0 keeps the group unchanged");
-    check(factor <= 1e6, what, ": ", item.key, ": ", value, " must be at most 1e6");
+    check(std::isfinite(factor) && factor >= 0, what, ": ", item.key, " is ", value,
+          "; it must be finite and at least 0; 0 keeps the group unchanged");
+    check(factor <= 1e6, what, ": ", item.key, " is ", value, "; it must be at most 1e6");
     lr_scales_[item.key] = factor;
   }
 }

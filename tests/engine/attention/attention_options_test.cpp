@@ -214,8 +214,8 @@ TEST_CASE("attention: errors name options that do not fit together") {
   error({.soft_cap = -1}, {}).names("attention").names("soft_cap").value(-1).offers("positive").offers(0);
   error({}, span).names("attention").names("span").value("ramp").offers("tokens");
   error({.ramp = -2}, span).names("attention").names("ramp").value(-2).offers("positive");
-  error({}, {.slot_value = Tensor::zeros({3, 1, 16})}).names("attention").names("slots").value("keys").offers("both");
-  error({}, {.slot_key = Tensor::zeros({3, 1, 16})}).names("attention").names("slots").value("values").offers("both");
+  error({}, {.slot_value = Tensor::zeros({3, 1, 16})}).names("attention").names("slot_value").offers("slot_key");
+  error({}, {.slot_key = Tensor::zeros({3, 1, 16})}).names("attention").names("slot_key").offers("slot_value");
   const AttentionInputs narrow_keys{.slot_key = Tensor::zeros({3, 1, 15}), .slot_value = Tensor::zeros({3, 1, 16})};
   error({}, narrow_keys).names("slot keys").value("(3, 1, 15)").value("f32").offers("(3, 1, 16)").offers("f32");
   AttentionInputs terms{.relative_embedding = Tensor::zeros({9, 15})};
