@@ -85,7 +85,9 @@ GradientRows<N> value_gradients(const Problem<A>& p, int64_t sequence, int64_t h
           w.value_sums};
 }
 
-// Adds a tile's terms to dv, dk, dq and the relative-position gradients, after `differentiate`.
+// Adds a tile's terms to dv, dk, dq and the relative-position gradients. `differentiate` has left
+// d_ij w_ij in w.scores and dt_ij in w.score_gradients:
+//   dv_j += sum_i d_ij w_ij do_i,   dk_j += scale sum_i dt_ij q_i,   dq_i += scale sum_j dt_ij k_j
 template <class N, class A = Accumulator<N>>
 void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Workspace<A>& w) {
   const Problem<A>& p = block.p;
@@ -104,10 +106,9 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
   if (p.gradients.query.data) {
     dq = query_gradients(block, w).from(0);
     const Matrix<const Element<N>> rows = key_rows(block, keys);
-    const RightOperand<N> right = {rows, right_after_left_rows<N>(rows, keys.count, size, w.key_rows),
-                                   all || finite(rows, keys.count, size)};
-    add_product_along_rows<N>(w.score_gradients, keys.count, block.width, block.count, right, size, dq, scaled, band,
-                              w);
+    const RightOperand<N> k = {rows, right_after_left_rows<N>(rows, keys.count, size, w.key_rows),
+                               all || finite(rows, keys.count, size)};
+    add_product_along_rows<N>(w.score_gradients, keys.count, block.width, block.count, k, size, dq, scaled, band, w);
   }
   if (!keys.slots && p.distances > 0) add_distance_gradients(block, keys, block.queries, w.score_gradients, dq, w);
 }

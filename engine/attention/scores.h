@@ -1,4 +1,5 @@
-// The scores of a tile: s = cap tanh(t / cap), t = scale <q, k + p> + b.
+// The scores of a tile: s = cap tanh(t / cap), t = scale <q, k + p> + b. Element j width + i of a
+// tile (keys x width) is s_ij. The scale enters in `pack_queries`; for bf16 pairs in the product.
 #pragma once
 
 #include "engine/attention/distance.h"
@@ -24,8 +25,7 @@ template <class N, class A = Accumulator<N>>
 void compute_scores(const QueryBlock<N>& block, const Keys& keys, const Workspace<A>& w, bool with_far_end = false,
                     A* cap_derivatives = nullptr) {
   const A cap = block.p.soft_cap;
-  const int64_t n = keys.count * block.width;
-  const int64_t size = block.p.head_size;
+  const int64_t n = keys.count * block.width, size = block.p.head_size;
   transposed_product(block, keys, left_operand_rows<N>(key_rows(block, keys), keys.count, size, w.key_rows), size,
                      w.query_columns, scale_of_products(block), w.scores, w);
   add_distance_terms(block, keys, w.scores, w);

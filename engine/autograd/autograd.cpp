@@ -122,6 +122,7 @@ class Backward {
     if (guard_) guard_->leave_backward();
   }
   Backward(const Backward&) = delete;
+  // Adds g to the gradients from other uses of the tensor. Its node runs after those of all uses.
   void deliver(const Edge& to, const Tensor& g) {
     if (!g || !to) return;
     if (to.leaf) {
@@ -129,22 +130,21 @@ class Backward {
       return;
     }
     auto [found, fresh] = pending_.try_emplace(to.node.get());
-    std::vector<Tensor>& slots = found->second;
     if (fresh) {
-      slots.resize(static_cast<size_t>(to.node->outputs));
+      found->second.resize(static_cast<size_t>(to.node->outputs));
       heap_.push_back(to.node);
       std::push_heap(heap_.begin(), heap_.end(), older);
     }
-    Tensor& slot = slots[static_cast<size_t>(to.output)];
-    const bool first = !slot;
-    slot = first ? g : sum(slot, g);
-    if (guard_ && !first) guard_->check_sum(to, slot);
+    Tensor& gradient = found->second[static_cast<size_t>(to.output)];
+    const bool first = !gradient;
+    gradient = first ? g : sum(gradient, g);
+    if (guard_ && !first) guard_->check_sum(to, gradient);
   }
   Tensor take(const Edge& at) {
     const auto found = pending_.find(at.node.get());
     if (found == pending_.end()) return {};
-    Tensor& slot = found->second[static_cast<size_t>(at.output)];
-    return slot && slot.device() == Device::cuda ? std::exchange(slot, {}) : Tensor();
+    Tensor& gradient = found->second[static_cast<size_t>(at.output)];
+    return gradient && gradient.device() == Device::cuda ? std::exchange(gradient, {}) : Tensor();
   }
   void run() {
     while (!heap_.empty()) {

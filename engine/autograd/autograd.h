@@ -47,9 +47,8 @@ class Saved {  // tensors that forward saves for backward
     Tensor as(Dtype dtype) const { return is_leaf_buffer ? gradient : gradient.to(dtype); }
   };
   GradientBuffer gradient_buffer(int input, const Shape& shape, Dtype dtype, Device device) const;
-  // Takes the gradient that other consumers have sent to an input: backward adds it in its own
-  // loop. Undefined if there is none, and on a CPU: an addition there costs no launch, and its order
-  // must not change the result.
+  // Takes the gradient that other consumers have sent to an input; backward adds it in its loop.
+  // Undefined if there is none, and on a CPU: there `deliver` adds it, always in the same order.
   Tensor take_pending_gradient(int input) const;
   int64_t bytes() const;  // size of the saved values
 

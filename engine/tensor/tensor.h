@@ -111,7 +111,7 @@ struct TensorImpl {
   Dtype dtype = Dtype::f32;
   bool requires_grad = false;
   bool stale = false;               // the gradient counts as zero, regardless of its memory
-  bool has_fixed_gradient = false;  // the gradient has a fixed buffer (in a flat one), which operations write
+  bool has_fixed_gradient = false;  // `gradient` is a view of a flat buffer, which operations write: FlatParameters
   Edge edge;                        // node that recorded this result
   Tensor gradient;                  // gradient of a leaf
 };
