@@ -7,6 +7,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/few_shot.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -27,6 +28,7 @@ struct EvaluateSettings {
   int64_t threads = 0;
   bool bleu = true, json = false;
   TextBegin begin;
+  FewShotOptions few_shot;
   AnySettings* task = nullptr;  // the checkpoint's task, once loaded
 
   template <class V>
@@ -37,6 +39,7 @@ struct EvaluateSettings {
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
     v("json", json, json_help);
     begin.visit(v);
+    few_shot.visit(v);
     if (task) task->visit(v);
   }
 };
@@ -127,6 +130,39 @@ Json json_of(const std::string& checkpoint, const models::Task& task, const mode
   return all;
 }
 
+// Rejects settings of the few-shot evaluation without it, and those of the other one with it.
+void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
+  if (s.few_shot.few_shot > 0) return check_few_shot_output(s.few_shot);
+  for (const char* const key : {"features", "seeds", "out"})
+    check_usage(!argument_value(s, arguments, key), "evaluate: --", key,
+                " is for a few-shot evaluation, which is not requested; add --few_shot=10, or leave --", key, " out");
+}
+
+int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std::string& run,
+                      const LoadedRun& trained) {
+  JsonOutput json(s.json);
+  // Data that the user gives have their own test examples, not those of the run.
+  if (argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data") &&
+      find_setting(s.task->members(), "validation_data"))
+    models::setting_of<std::string>(*s.task, "validation_data").clear();
+  check_data_exists(s);
+  const models::HostMemoryLimit limit;  // an error instead of the system's kill
+  std::optional<Progress> progress(std::in_place, "evaluating");
+  const models::FewShot found = evaluate_few_shot(trained, *s.task, s.few_shot, [&](double fraction) {
+    progress->fraction("features", fraction);
+  });
+  progress.reset();
+  if (!s.few_shot.out.empty()) write_few_shot(s.few_shot.out, found);
+  if (json) {
+    Json all = {{"checkpoint", run}};
+    all["few_shot"] = few_shot_json(found);
+    json.print(all);
+  } else {
+    print_few_shot(found);
+  }
+  return 0;
+}
+
 }  // namespace
 
 CommandHelp evaluate_help(const Arguments& given) {
@@ -154,13 +190,18 @@ int evaluate(const Arguments& arguments) {
   refuse_tokenizer(s, arguments);
   std::vector<std::string> words = read_arguments("evaluate", arguments, accepted_settings(s));
   const std::string run = take_run(s.checkpoint, words);
-  drop_training_data(s, arguments);
-  check_data_exists(s);
   check_usage(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
               "' is not of the form --key=value; did you mean --validation_data?");
+  check_few_shot(s, arguments);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   const Device device = parse_device(s.device);
   check_available(device);
+  if (s.few_shot.few_shot > 0) {
+    nn::move(*trained.model, device);
+    return evaluate_few_shot(s, arguments, run, trained);
+  }
+  drop_training_data(s, arguments);
+  check_data_exists(s);
   apply_begin(s, trained);
   JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");
