@@ -16,6 +16,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/data/prepared.h"
+#include "models/image_model.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
@@ -24,7 +25,7 @@ namespace orrery::program {
 namespace {
 
 struct EvaluateSettings {
-  std::string checkpoint, device = "cpu";
+  std::string checkpoint, device = "cpu", among;
   int64_t threads = 0;
   bool bleu = true, json = false;
   TextBegin begin;
@@ -37,6 +38,8 @@ struct EvaluateSettings {
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
+    v("among", among,
+      "models of images: file with a class per line; evaluate only their images, and only they compete");
     v("json", json, json_help);
     begin.visit(v);
     few_shot.visit(v);
@@ -121,18 +124,24 @@ void print_validation(const models::Task& task, const models::Validation& found)
   std::cout << std::flush;
 }
 
-Json json_of(const std::string& checkpoint, const models::Task& task, const models::Validation& found) {
+Json json_of(const std::string& checkpoint, const std::string& among, const models::Task& task,
+             const models::Validation& found) {
   Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.validation_units()}};
   all["targets"] = found.targets > 0 ? Json(found.targets) : Json();  // null: every unit is a target
   all["loss"] = json_number(found.loss);
   if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
   all["metrics"] = json_numbers(found.metrics);
+  all["among"] = among.empty() ? Json() : Json(among);
   return all;
 }
 
 // Rejects settings of the few-shot evaluation without it, and those of the other one with it.
 void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
-  if (s.few_shot.few_shot > 0) return check_few_shot_output(s.few_shot);
+  if (s.few_shot.few_shot > 0) {
+    check_usage(s.among.empty(), "evaluate: --among=", s.among,
+                " has no effect on a few-shot evaluation, whose classes are those of its data; leave one of them out");
+    return check_few_shot_output(s.few_shot);
+  }
   for (const char* const key : {"features", "seeds", "out"})
     check_usage(!argument_value(s, arguments, key), "evaluate: --", key,
                 " is for a few-shot evaluation, which is not requested; add --few_shot=10, or leave --", key, " out");
@@ -194,6 +203,8 @@ int evaluate(const Arguments& arguments) {
               "' is not of the form --key=value; did you mean --validation_data?");
   check_few_shot(s, arguments);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  check(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
+        "evaluate: --among names classes of images, but this model is not one of images; leave it out");
   const Device device = parse_device(s.device);
   check_available(device);
   if (s.few_shot.few_shot > 0) {
@@ -213,6 +224,7 @@ int evaluate(const Arguments& arguments) {
       .trained_on = trained.trained_on,
       .purpose = models::Purpose::evaluate,
       .bleu = s.bleu,
+      .among = s.among,
       .device = device,
       .progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
@@ -221,7 +233,7 @@ int evaluate(const Arguments& arguments) {
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   const auto found = task->validate(*trained.model, {});
   progress.reset();
-  json ? json.print(json_of(run, *task, *found)) : print_validation(*task, *found);
+  json ? json.print(json_of(run, s.among, *task, *found)) : print_validation(*task, *found);
   return 0;
 }
 
