@@ -38,6 +38,7 @@ struct ProbeData {
 };
 // Throws Error if the data cannot be read, or test examples have a class that the others lack.
 std::unique_ptr<ProbeExamples> probe_images(const ProbeData& from, int64_t channels);
+std::unique_ptr<ProbeExamples> probe_texts(const ProbeData& from, int64_t context);
 
 struct FewShotSettings {
   int64_t shots = 10, seeds = 3;

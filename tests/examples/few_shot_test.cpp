@@ -104,3 +104,40 @@ TEST_CASE("few-shot: errors name the class, the layer and the setting") {
   refused({"--features=blocks.0"}).names("--features").offers("--few_shot=10");
   refused({"--few_shot=2", "--data=" + (folder / "none")}).value(folder / "none");
 }
+
+TEST_CASE("few-shot: texts of a language model, by the state of their last token") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  const Outcome trained = run_orrery(Words{"train", "--model=gpt", "--data=" + folder.write("t", tiny_text()),
+                                           "--tokenizer=byte", "--out=" + run, "--evaluate_every=0"} +
+                                     tiny);
+  REQUIRE_MESSAGE(is_complete(trained), trained.err);
+  std::string table = "sentence,kind\n";
+  for (int i = 0; i < 20; ++i)  // the last letter is the class
+    for (const std::string end : {"a", "q", "z"})
+      table += std::string(static_cast<size_t>(1 + i % 12), static_cast<char>('b' + i % 7)) + end + "," + end + "\n";
+  const std::string csv = folder.write("texts.csv", table), out = folder / "texts.safetensors";
+  const Words words = {"evaluate", run, "--few_shot=8", "--data=" + csv, "--out=" + out, "--json",
+                       "--text_column=sentence", "--label_column=kind"};
+  const Outcome outcome = run_orrery(words + Words{"--validation_fraction=0.25"});
+  const auto found = json_of(outcome)["few_shot"];
+  CHECK(found["classes"] == 3);
+  CHECK(found["test_examples"] == 15);
+  CHECK(found["layer"] == "norm.output");
+  CHECK(found["accuracy"] > 0.6);  // a guess: 1/3; the embeddings of last letters differ even without training
+  Message(outcome.err).names(csv).value(8);  // texts of more than 8 tokens, the context
+  const auto elsewhere = json_of(run_orrery(words + Words{"--validation_data=" + csv}))["few_shot"];
+  CHECK(elsewhere["test_examples"] == 60);
+  const auto refused = [&](const Words& more) {
+    return expect_error(run_orrery(Words{"evaluate", run, "--few_shot=2"} + more));
+  };
+  refused({"--data=" + csv}).names(csv).value("text").names("text_column").offers("sentence, kind");
+  refused({"--data=" + (folder / "t")}).names(folder / "t").offers(".csv");
+  refused({"--data=" + csv, "--text_column=sentence", "--label_column=kind", "--few_shot=19"})
+      .names(csv)
+      .value(18)
+      .value("few_shot")
+      .value(19)
+      .offers("--few_shot=18");
+  expect_error(run_orrery({"evaluate", run, "--among=" + csv})).names("--among");
+}

@@ -142,7 +142,7 @@ void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
                 " has no effect on a few-shot evaluation, whose classes are those of its data; leave one of them out");
     return check_few_shot_output(s.few_shot);
   }
-  for (const char* const key : {"features", "seeds", "out"})
+  for (const char* const key : {"features", "text_column", "label_column", "seeds", "out"})
     check_usage(!argument_value(s, arguments, key), "evaluate: --", key,
                 " is for a few-shot evaluation, which is not requested; add --few_shot=10, or leave --", key, " out");
 }
@@ -208,6 +208,7 @@ int evaluate(const Arguments& arguments) {
   const Device device = parse_device(s.device);
   check_available(device);
   if (s.few_shot.few_shot > 0) {
+    apply_bounds("evaluate", s.begin, trained);
     nn::move(*trained.model, device);
     return evaluate_few_shot(s, arguments, run, trained);
   }

@@ -9,6 +9,7 @@
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/output_file.h"
 #include "models/image_model.h"
+#include "models/language_model.h"
 #include "models/model.h"
 
 namespace orrery::program {
@@ -27,18 +28,22 @@ T value_of(const AnySettings& task, const char* key, T otherwise) {
   return find_setting(task.members(), key) ? models::setting_of<T>(task, key) : otherwise;
 }
 
-std::unique_ptr<models::ProbeExamples> read_examples(const LoadedRun& trained, const AnySettings& task) {
+std::unique_ptr<models::ProbeExamples> read_examples(const LoadedRun& trained, const AnySettings& task,
+                                                     const FewShotOptions& options) {
   models::ProbeData from{.data = value_of<std::string>(task, "data", ""),
                          .test_data = value_of<std::string>(task, "validation_data", ""),
                          .test_fraction = value_of(task, "validation_fraction", 0.1),
                          .skip_broken = value_of(task, "skip_broken", false),
                          .pixel_mean = value_of<std::vector<double>>(task, "pixel_mean", {}),
-                         .pixel_std = value_of<std::vector<double>>(task, "pixel_std", {})};
+                         .pixel_std = value_of<std::vector<double>>(task, "pixel_std", {}),
+                         .tokenizer = trained.tokenizer,
+                         .text_column = options.text_column,
+                         .label_column = options.label_column};
   check_usage(!from.data.empty(), "evaluate: there are no labelled data for few_shot; give them with --data=PATH");
-  const auto* const images = dynamic_cast<const models::ImageModel*>(trained.model.get());
-  check(images != nullptr, "evaluate: few_shot requires a model of images; leave --few_shot out");
+  if (const auto* const language = dynamic_cast<const models::LanguageModel*>(trained.model.get()))
+    return models::probe_texts(from, language->context());
   from.image_size = models::setting_of<int64_t>(trained.settings.model_settings, "image_size");
-  return models::probe_images(from, images->channels());
+  return models::probe_images(from, dynamic_cast<const models::ImageModel&>(*trained.model).channels());
 }
 
 std::string strength_text(double strength) { return text("2^", std::lround(std::log2(strength))); }
@@ -55,7 +60,7 @@ Tensor labels_of(const models::LabelledFeatures& of) {
 models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& task, const FewShotOptions& options,
                                   const std::function<void(double fraction)>& progress) {
   const models::FeatureReader read(*trained.model, options.features);
-  const auto examples = read_examples(trained, task);
+  const auto examples = read_examples(trained, task, options);
   warn(examples->notes);
   return models::evaluate_few_shot(*examples, read, {.shots = options.few_shot, .seeds = options.seeds}, progress);
 }

@@ -13,7 +13,7 @@ namespace orrery::program {
 
 struct FewShotOptions {
   int64_t few_shot = 0, seeds = 3;
-  std::string features, out;
+  std::string features, out, text_column = "text", label_column = "label";
 
   template <class V>
   void visit(V& v) {
@@ -22,6 +22,8 @@ struct FewShotOptions {
       between(0, 1e6));
     v("features", features,
       "layer whose states the probe of few_shot gets, as blocks.3; if not given, the last one before the head");
+    v("text_column", text_column, "language models: column or JSON member of the texts of few_shot");
+    v("label_column", label_column, "language models: column or JSON member of the labels of few_shot");
     v("seeds", seeds, "number of seeds of few_shot; each draws its own shots", between(1, 1000));
     v("out", out, "FILE.safetensors: features, labels, shots and weights of few_shot");
   }
