@@ -30,7 +30,7 @@ FewShot evaluate_few_shot(const ProbeExamples& examples, const FeatureReader& re
   check(!examples.test_labels.empty(), "evaluate: ", examples.owner,
         " has no test examples; give some with --validation_data=PATH, or raise --validation_fraction");
   check_shots(examples.owner, examples.classes, examples.train_labels, settings.shots);
-  FewShot all{.shots = settings.shots, .classes = classes, .layer = read.layer()};
+  FewShot all{.shots = settings.shots, .classes = classes, .layer = read.layer(), .notes = examples.notes};
   std::vector<std::vector<int64_t>> drawn;
   for (int64_t seed = 1; seed <= settings.seeds; ++seed) {
     drawn.push_back(draw_shots(examples.train_labels, classes, settings.shots, static_cast<uint64_t>(seed)));

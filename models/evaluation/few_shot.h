@@ -51,6 +51,7 @@ struct FewShot {
   };
   int64_t shots = 0, classes = 0;
   std::string layer = {};                  // of the features
+  std::vector<std::string> notes = {};     // of the examples
   LabelledFeatures train = {}, test = {};  // train: the shots of all seeds, each once
   std::vector<int64_t> indices = {};       // of the rows of `train` in the training split
   std::vector<Seed> seeds = {};

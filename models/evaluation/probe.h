@@ -1,5 +1,5 @@
-// A linear probe on few labelled examples: how well the features of a model tell the classes of
-// other data apart. The protocol of big_vision's few-shot evaluation:
+// A linear probe on few labelled examples: how well the features of a model separate the classes of
+// other data. The protocol of big_vision's few-shot evaluation:
 //   shots    `shots` training examples of each class, drawn anew for each seed; N = shots * classes
 //   inputs   x' = [(x - m) / (s + 1e-5); 100]   m, s: mean and deviation of each feature over the shots;
 //            the constant is large, so that the bias that it multiplies is hardly regularized
@@ -35,7 +35,7 @@ struct FittedProbe {
 };
 
 // Returns indices of `shots` examples of each class, class after class, in the order drawn. Every
-// class must have so many (check_shots).
+// class must have at least as many examples (check_shots).
 std::vector<int64_t> draw_shots(std::span<const int32_t> labels, int64_t classes, int64_t shots, uint64_t seed);
 
 // Throws Error if a class has fewer examples than shots; names the class and both numbers.

@@ -1,4 +1,5 @@
-// Images of a probe, of any image format: shots from the training split, tests from the other one.
+// Images of a probe, of any image format, at the size and with the channels of the model: shots from
+// the training split, tests from the other one.
 #include <algorithm>
 
 #include "engine/ops/ops.h"
@@ -43,6 +44,7 @@ class ProbeImages final : public ProbeExamples {
     const bool separate = !from.test_data.empty();
     ImageOptions wanted{.size = from.image_size,
                         .channels = channels,
+                        .convert_channels = true,
                         .validation_fraction = from.test_fraction,
                         .skip_broken = from.skip_broken,
                         .splits = separate ? Splits::training : Splits::both};

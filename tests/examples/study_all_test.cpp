@@ -20,7 +20,9 @@ TEST_CASE("study: the claims in examples/studies run, with two steps each") {
   fs::create_directories(sets + "/images");
   fs::create_directories(sets + "/text/novels");
   fs::create_directory_symlink(scraps + "fashion", sets + "/images/fashion-mnist");
-  fs::create_directory_symlink(scraps + "shapes", sets + "/images/cifar10");
+  fs::create_directory_symlink(scraps + "fashion", sets + "/images/mnist");
+  for (const char* name : {"/images/cifar10", "/images/flowers"})
+    fs::create_directory_symlink(scraps + "shapes", sets + name);
   const std::string text = folder.write("novel.txt", tiny_text() + tiny_text() + tiny_text());
   for (const char* split : {"train", "valid"})
     REQUIRE(run_shell("gzip -c " + text + " > " + sets + "/text/novels/" + split + ".txt.gz").code == 0);

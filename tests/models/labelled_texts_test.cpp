@@ -37,7 +37,7 @@ TEST_CASE("labelled texts: numbers are sorted by value, and other data may lack 
   const Folder folder;
   write_file_atomically(folder / "a.jsonl", "{\"t\":\"x\",\"l\":10}\n{\"t\":\"y\",\"l\":9}\n{\"t\":\"z\",\"l\":-1}\n");
   const LabelledTexts all = read_labelled_texts(folder / "a.jsonl", "t", "l");
-  CHECK(all.classes == std::vector<std::string>{"-1", "10", "9"});  // a negative number is no class number: by name
+  CHECK(all.classes == std::vector<std::string>{"-1", "10", "9"});  // not all are numbers from 0: by name
   write_file_atomically(folder / "b.csv", "t,l\nx,10\ny,9\n");
   LabelledTexts some = read_labelled_texts(folder / "b.csv", "t", "l");
   CHECK(some.classes == std::vector<std::string>{"9", "10"});

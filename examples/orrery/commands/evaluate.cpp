@@ -161,6 +161,7 @@ int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std
     progress->fraction("features", fraction);
   });
   progress.reset();
+  warn(found.notes);
   if (!s.few_shot.out.empty()) write_few_shot(s.few_shot.out, found);
   if (json) {
     Json all = {{"checkpoint", run}};

@@ -5,7 +5,6 @@
 
 #include "engine/tensor/safetensors.h"
 #include "engine/types/usage_error.h"
-#include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/formats/output_file.h"
 #include "models/image_model.h"
@@ -61,7 +60,6 @@ models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& t
                                   const std::function<void(double fraction)>& progress) {
   const models::FeatureReader read(*trained.model, options.features);
   const auto examples = read_examples(trained, task, options);
-  warn(examples->notes);
   return models::evaluate_few_shot(*examples, read, {.shots = options.few_shot, .seeds = options.seeds}, progress);
 }
 

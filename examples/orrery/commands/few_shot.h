@@ -13,7 +13,7 @@ namespace orrery::program {
 
 struct FewShotOptions {
   int64_t few_shot = 0, seeds = 3;
-  std::string features, out, text_column = "text", label_column = "label";
+  std::string features = {}, out = {}, text_column = "text", label_column = "label";
 
   template <class V>
   void visit(V& v) {
