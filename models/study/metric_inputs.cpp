@@ -56,7 +56,7 @@ void read_few_shot(Claim& claim, const toml::table& table) {
   check_trained(claim, "[few_shot]");
   std::set<std::string> names;
   for (const std::string& set : input.sets())
-    check(names.insert(FewShotInput::name_of(set)).second, input.location, ": two sets of data are named ",
+    check(names.insert(FewShotInput::name_of(set)).second, input.location, ": [few_shot]: two sets of data are named ",
           FewShotInput::name_of(set), "; give sets whose last folders differ");
   check(!names.empty(), input.location,
         ": [few_shot] has no data; give sets, as in data = \"images/mnist, images/flowers\"");
