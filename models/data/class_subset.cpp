@@ -42,7 +42,7 @@ int32_t label_among(const std::string& name, const std::vector<std::string>& kno
   return matched && matched->by != MatchedClasses::By::order ? matched->labels[0] : other;
 }
 
-// Keeps the images whose label has a new one, and gives them that. Returns the number of the others.
+// Keeps the images whose label has a new one, and relabels them. Returns how many are dropped.
 int64_t keep(Images& images, const std::vector<int32_t>& labels) {
   const auto size = static_cast<size_t>(images.pixels_per_image());
   size_t kept = 0;

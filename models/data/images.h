@@ -119,8 +119,8 @@ std::string listed(const std::vector<std::string>& classes);  // the first ones,
 std::string save_classes(const std::vector<std::string>& classes);
 std::vector<std::string> restore_classes(const std::string& json);
 
-// Resizes images of IDX and CIFAR files to options.size; throws Error if the channels differ, unless
-// options.convert_channels is set. Gray = (77 red + 150 green + 29 blue) / 256, as in decoded files.
+// Resizes images of IDX and CIFAR files to options.size; throws Error if the channels differ,
+// unless options.convert_channels is set. Gray = (77 red + 150 green + 29 blue) / 256, as decoded.
 Images resized(Images images, const ImageOptions& options, std::string_view name);
 
 }  // namespace orrery::models

@@ -1,8 +1,8 @@
 // A linear probe on few labelled examples: how well the features of a model separate the classes of
 // other data. The protocol of big_vision's few-shot evaluation:
 //   shots    `shots` training examples of each class, drawn anew for each seed; N = shots * classes
-//   inputs   x' = [(x - m) / (s + 1e-5); 100]   m, s: mean and deviation of each feature over the shots;
-//            the constant is large, so that the bias that it multiplies is hardly regularized
+//   inputs   x' = [(x - m) / (s + 1e-5); 100], m and s the mean and deviation of each feature over
+//            the shots; the constant is large, so that the bias is hardly regularized
 //   targets  1 for the class, -1 for the others
 //   weights  ridge regression (ridge.h); the prediction is the class of the largest x' W
 //   accuracy on all test examples, with the strength l of the highest accuracy on held-out shots:
@@ -10,7 +10,7 @@
 //            predicted by weights of the others, for l = 2^-10, 2^-9, ..., 2^19; of equally good
 //            strengths the largest is taken. One shot leaves nothing to hold out: l = 2^10.
 // Source: https://github.com/google-research/big_vision, big_vision/evaluators/fewshot_lsr.py, which
-// has l = 2^10 always; its predecessor reported the best of these strengths on the test examples.
+// has l = 2^10 always and no folds.
 #pragma once
 
 #include <cstdint>

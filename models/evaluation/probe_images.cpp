@@ -1,5 +1,5 @@
-// Images of a probe, of any image format, at the size and with the channels of the model: shots from
-// the training split, tests from the other one.
+// Images of a probe, of any image format, at the model's size and with its channels: shots from the
+// training split, tests from the other one.
 #include <algorithm>
 
 #include "engine/ops/ops.h"

@@ -1,4 +1,5 @@
-// Tables of labelled texts: JSON lines if they begin with a brace, TSV if the first line has a tab, else CSV.
+// Tables of labelled texts: JSON lines if they begin with a brace, TSV if the first line has a tab,
+// else CSV.
 #include "models/data/labelled_texts.h"
 
 #include <set>

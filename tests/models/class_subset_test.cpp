@@ -27,7 +27,7 @@ const std::vector<std::string> animals_and_vehicles = {"airplane", "automobile",
                                                        "dog",      "frog",       "horse", "ship", "truck"};
 const std::string vehicles = "airplane\nautomobile\nship\ntruck\n", animals = "bird\ncat\ndeer\n\ndog\r\nfrog\nhorse\n";
 
-// Records of CIFAR-10's form: `each` images of each class, gray of a class's own brightness with noise.
+// Returns records as CIFAR-10's: `each` images of each class, gray, as bright as their class, noisy.
 std::string records(int64_t each, uint64_t seed) {
   std::string all;
   for (int64_t i = 0; i < 10 * each; ++i) {

@@ -1,4 +1,4 @@
-// The linear probe of a few-shot evaluation: shots, whitening, the choice of a strength, features of layers.
+// The linear probe of a few-shot evaluation: shots, whitening, strengths, and features of layers.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Ridge regression: the closed form against its normal equations, and both forms against each other.
+// Ridge regression in closed form, checked by its normal equations, for few and for many rows.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -47,7 +47,8 @@ TEST_CASE("ridge: one input has the weight <x, y> / (<x, x> + strength)") {
   CHECK(Ridge(x, y).weights(6).item() == doctest::Approx(5.0 / 20).epsilon(1e-14));
   const Tensor target = Tensor::from(Shape{1, 1}, {4}, Dtype::f64);
   const std::vector<double> found = Ridge(x.reshape(Shape{1, 3}), target).weights(6).to_vector();  // x y / (<x, x> + strength)
-  for (size_t i = 0; i < 3; ++i) CHECK(found[i] == doctest::Approx(static_cast<double>(i + 1) * 4 / 20).epsilon(1e-14));
+  for (size_t i = 0; i < 3; ++i)
+    CHECK(found[i] == doctest::Approx(static_cast<double>(i + 1) * 4 / 20).epsilon(1e-14));
 }
 
 TEST_CASE("ridge: the weights have the same bits for one and several threads") {

@@ -188,7 +188,9 @@ CommandHelp evaluate_help(const Arguments& given) {
       "A warning counts the training data in the validation: those of the run, also before --allow_new_text, and of "
       "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and single "
       "files of a folder of up to 1,000 texts.  It does not find some of the pairs of a file or of the images of a "
-      "folder, part of a text file, or data that checkpoints of older versions did not record.",
+      "folder, part of a text file, or data that checkpoints of older versions did not record.\n"
+      "--few_shot=N --data=SET evaluates the features instead: linear probes on N labelled images, or texts (.csv, "
+      ".tsv, .jsonl), of each class of SET, whose classes may be new to the model.",
       "orrery evaluate runs/latest --validation_data=test"};
 }
 

@@ -18,10 +18,10 @@ struct FewShotOptions {
   template <class V>
   void visit(V& v) {
     v("few_shot", few_shot,
-      "shots: fit a linear probe to this many labelled examples per class of data; 0: evaluate the model itself",
+      "fit a linear probe to this many labelled examples (shots) per class of data; 0: evaluate the model",
       between(0, 1e6));
     v("features", features,
-      "layer whose states the probe of few_shot gets, as blocks.3; if not given, the last one before the head");
+      "layer whose states the probe of few_shot gets, as blocks.3; if not given, the one before the head");
     v("text_column", text_column, "language models: column or JSON member of the texts of few_shot");
     v("label_column", label_column, "language models: column or JSON member of the labels of few_shot");
     v("seeds", seeds, "number of seeds of few_shot; each draws its own shots", between(1, 1000));
