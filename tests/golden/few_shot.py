@@ -38,7 +38,10 @@ def check(what, is_right):
 
 
 def run(*arguments):
-    return subprocess.run([PROGRAM, *arguments], check=True, capture_output=True, text=True).stdout
+    ended = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    if ended.returncode not in (0, 3):  # 3: a short training may end worse than a guess
+        sys.exit(ended.stderr)
+    return ended.stdout
 
 
 def read_safetensors(path):
