@@ -7,6 +7,7 @@
 #include "engine/ops/ops.h"
 #include "engine/types/ascii.h"
 #include "engine/types/usage_error.h"
+#include "models/architectures/stream_model.h"
 #include "models/architectures/vit.h"
 #include "models/hook_names.h"
 #include "models/image_model.h"
@@ -44,9 +45,11 @@ std::vector<std::string> layers_in(const std::set<std::string>& names) {
 
 FeatureReader::FeatureReader(nn::Module& model, const std::string& layer)
     : model_(model), images_(dynamic_cast<const ImageModel*>(&model) != nullptr) {
-  check(images_ || dynamic_cast<const LanguageModel*>(&model), "evaluate: few_shot requires a model of images or a "
-        "language model, and this model is neither; leave --few_shot out");
-  layer_ = !layer.empty() ? full_name(layer) : images_ ? "head.input" : "norm.output";
+  check(images_ || dynamic_cast<const LanguageModel*>(&model),
+        "evaluate: few_shot requires a model of images or a language model, and this model is neither; leave "
+        "--few_shot out");
+  const bool has_head = images_ || dynamic_cast<const StreamModel*>(&model);  // as a module
+  layer_ = !layer.empty() ? full_name(layer) : has_head ? "head.input" : "norm.output";
   const auto* const vit = dynamic_cast<const Vit*>(&model);
   has_class_token_ = vit && vit->settings().pooling == "class_token";
 }

@@ -10,8 +10,8 @@ namespace orrery::models {
 class FeatureReader {
  public:
   // `layer`: the path of a module, whose output is read (blocks.3), or the name of a hook value
-  // (engine/autograd/hooks.h). Empty: the last layer before the head, for images the head's input,
-  // for texts the output of the final normalization. Errors begin with "evaluate:".
+  // (engine/autograd/hooks.h). Empty: the last layer before the head, which is the head's input or,
+  // in a GPT, the output of the final normalization. Errors begin with "evaluate:".
   FeatureReader(nn::Module& model, const std::string& layer);
   // Runs the model and returns (B, D), f32 or f64, on the CPU. States of positions (B, T, C) become,
   // for images, that of the class token or else their mean (also over the rows and columns of a

@@ -203,6 +203,12 @@ TEST_CASE("features: those of a text are the last token's, and a convolution's a
   CHECK(read.layer() == "norm.output");
   CHECK(read(longer).shape() == Shape{1, 8});
   CHECK(read(longer).to_vector() != read(shorter).to_vector());
+  for (const char* const place : {"pre", "post"}) {  // a post-norm stream model has no final normalization
+    const auto stream = model_of("stream", {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"context", "6"},
+                                            {"cache_length", "6"}, {"vocabulary", "9"}, {"norm_place", place},
+                                            {"attention", "softmax(span=adaptive_span(6, R=3))"}});
+    CHECK(FeatureReader(*stream, "")(longer).shape() == Shape{1, 8});
+  }
   const auto resnet = model_of("resnet", {{"width", "4"}, {"channels", "1"}, {"classes", "3"}});
   const Tensor pixels = Tensor::full(Shape{2, 8, 8, 1}, 0.5);
   CHECK(FeatureReader(*resnet, "")(pixels).size(0) == 2);
