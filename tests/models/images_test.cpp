@@ -134,6 +134,13 @@ TEST_CASE("images: CIFAR's binary files, with planes of color converted to pixel
   CHECK(set.train.labels == std::vector<int32_t>{0, 1, 1});
   const auto image = set.train.image(2);
   for (size_t i = 0; i < image.size(); ++i) REQUIRE(image[i] == 70 + 10 * (i % 3));
+  const ImageSet gray = read_images(path, {.size = 8, .channels = 1, .convert_channels = true});
+  CHECK((gray.train.channels == 1 && gray.train.height == 8));
+  for (const uint8_t pixel : gray.train.image(2)) CHECK(pixel == (77 * 70 + 150 * 80 + 29 * 90) / 256);
+  const ImageSet colored = read_images(scraps + "/fashion", {.channels = 3, .convert_channels = true}),
+                 plain = read_images(scraps + "/fashion", {});
+  REQUIRE(colored.train.pixels.size() == 3 * plain.train.pixels.size());
+  for (size_t i = 0; i < 3000; ++i) REQUIRE(colored.train.pixels[i] == plain.train.pixels[i / 3]);
   write_file_atomically(folder / "data_batch_3.bin", cifar_record(2, 0, 0, 0));
   failure(path).names(path).names("label").value(2).value(2).offers("0 to 1");
   write_file_atomically(folder / "data_batch_3.bin", "short");

@@ -49,6 +49,7 @@ struct TaskOptions {
   std::vector<TrainingData> trained_on = {};  // data that the same run was trained on
   Purpose purpose = Purpose::train;
   bool bleu = true;  // with Purpose::evaluate: compute BLEU of a translating model, too
+  std::string among = {};       // with Purpose::evaluate: file of the classes to evaluate alone; empty: all
   Device device = Device::cpu;  // of the model
   std::function<void(const std::string& done, double fraction)> progress =
       {};  // called in long work: "translated", 0.25
