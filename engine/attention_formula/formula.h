@@ -66,9 +66,16 @@ struct DocumentRange {
   }
   HOST_DEVICE bool is_one() const { return lowest == highest; }
 };
+HOST_DEVICE inline bool in_table(const MaskView& mask, int i, int j) {
+  return !mask.bits || (mask.bits[int64_t{i} * mask.words + j / 32] >> j % 32 & 1u);
+}
+// Returns true if documents and the table let query i attend to key j.
+HOST_DEVICE inline bool is_allowed(const MaskView& mask, int64_t sequence, int i, int j) {
+  return same_document(mask, sequence, i, j) && in_table(mask, i, j);
+}
 // Query i and key j must exist; j must be below the length of the sequence.
 HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i, int j) {
-  return in_band(mask, j - i) && same_document(mask, sequence, i, j);
+  return in_band(mask, j - i) && is_allowed(mask, sequence, i, j);
 }
 
 struct Interval {
@@ -82,15 +89,29 @@ HOST_DEVICE inline Interval keys_of_queries(const MaskView& mask, int i, int cou
 HOST_DEVICE inline Interval queries_of_keys(const MaskView& mask, int j, int count) {
   return {maximum(0, j - mask.last), minimum(mask.queries, j + count - mask.first)};
 }
-enum class Coverage { none, some, all };  // how much of a tile is visible
-// Returns how much the band leaves of the tile of queries [i, i + queries), keys [j, j + keys).
+// Returns how much of a tile the table leaves, without queries and keys that do not exist.
+HOST_DEVICE inline Coverage coverage_in_table(const MaskView& mask, int i, int queries, int j, int keys) {
+  constexpr int side = MaskView::tile;
+  if (!mask.bits) return Coverage::all;
+  const int last_query = minimum(i + queries, mask.queries) - 1, last_key = minimum(j + keys, mask.keys) - 1;
+  bool some = false, all = true;
+  for (int a = i / side; a <= last_query / side; ++a)
+    for (int b = j / side; b <= last_key / side; ++b) {
+      const auto coverage = static_cast<Coverage>(mask.coverage[int64_t{a} * (mask.words * 32 / side) + b]);
+      some = some || coverage != Coverage::none, all = all && coverage == Coverage::all;
+    }
+  return all ? Coverage::all : some ? Coverage::some : Coverage::none;
+}
+// Returns how much band and table leave of the tile of queries [i, i + queries), keys [j, j + keys).
 HOST_DEVICE inline Coverage coverage_of(const MaskView& mask, int i, int queries, int j, int keys) {
   const int nearest = j - (i + queries - 1), farthest = j + keys - 1 - i;  // j - i in the tile
   if (nearest > mask.last || farthest < mask.first) return Coverage::none;
-  const bool inside = nearest >= mask.first && farthest <= mask.last;
-  return inside && (mask.masked < nearest || mask.masked > farthest) ? Coverage::all : Coverage::some;
+  const bool inside = nearest >= mask.first && farthest <= mask.last &&
+                      (mask.masked < nearest || mask.masked > farthest);
+  const Coverage by_table = coverage_in_table(mask, i, queries, j, keys);
+  return inside || by_table == Coverage::none ? by_table : Coverage::some;
 }
-// Returns the number of keys visible to query i, regardless of documents.
+// Returns the number of keys visible to query i, regardless of documents and the table.
 HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
   const Interval keys = keys_of_queries(mask, i, 1, length_of(mask, sequence), lowest);
   const int own = i + mask.masked;
