@@ -96,7 +96,7 @@ void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& 
   entry.key = from_position(in.key, first, next).detach(), entry.value = from_position(in.value, first, next).detach();
 }
 
-void narrow_to_named(const Mask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask) {
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask) {
   if (!named) return;
   const int64_t next = pass.offset() + in.query.size(1), later = named->facts().later.value_or(0);
   check(!pass.cache || pass.offset() >= later || (pass.offset() == 0 && next >= later), "mask: the first ", later,

@@ -41,7 +41,7 @@ struct AttentionLayerOptions {
   int64_t encoder_width = 0;
   // Which keys a token sees of its own sequence; null: those that `causal` leaves. A language model's is causal, except
   // for tokens that bear no loss.
-  std::shared_ptr<const Mask> mask = nullptr;
+  std::shared_ptr<const NamedMask> mask = nullptr;
 };
 
 // Settings of the layer. The spec of every attention takes them after its own settings.
@@ -138,7 +138,7 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal);
 void append_to_cache(const Module& attention, AttentionInputs& inputs, ForwardPass& pass, int64_t reach = 0);
 // Narrows `mask`, whose offsets are set, by the mask of the options in a pass over these tokens. Throws if the cache
 // divides tokens that see each other.
-void narrow_to_named(const Mask* named, const AttentionInputs& inputs, const ForwardPass& pass, AttentionMask& mask);
+void narrow_to_named(const NamedMask* named, const AttentionInputs& inputs, const ForwardPass& pass, AttentionMask& mask);
 // Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& inputs);
 

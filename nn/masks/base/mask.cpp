@@ -20,7 +20,7 @@ const bool family_of_masks = add_spec_family<masks>("mask");
 
 namespace {
 
-using Node = std::shared_ptr<const Mask::Node>;
+using Node = std::shared_ptr<const NamedMask::Node>;
 
 class MaskParser {
  public:
@@ -34,7 +34,7 @@ class MaskParser {
  private:
   // Reads parts with `and` or `or` between them; parts of an `or` are joined by `and`.
   Node joined(bool is_and) {
-    auto all = std::make_shared<Mask::Node>();
+    auto all = std::make_shared<NamedMask::Node>();
     all->is_and = is_and;
     do all->parts.push_back(is_and ? factor() : joined(true));
     while (take(is_and ? "and" : "or"));
@@ -50,7 +50,7 @@ class MaskParser {
     }
     const size_t begin = at_, end = end_of_spec();
     if (end == begin || word() == "and" || word() == "or") fail_here("a name such as causal, or '('");
-    auto leaf = std::make_shared<Mask::Node>();
+    auto leaf = std::make_shared<NamedMask::Node>();
     leaf->formula = make_from(masks(), parse_spec(text_.substr(begin, end - begin)));
     leaf->formula->set_layer(layer_);
     at_ = end, skip_space();
@@ -105,7 +105,7 @@ MaskTable empty_table(const MaskArea& area, Device device) {
   return {Tensor::empty(Shape{rows * side, columns * (side / 32)}, Dtype::i32, device),
           Tensor::empty(Shape{(rows * columns + 3) / 4}, Dtype::i32, device)};
 }
-MaskTable table_of(const Mask::Node& node, const MaskArea& area, Device device);
+MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device);
 MaskTable table_of(const std::vector<Node>& parts, bool is_and, const MaskArea& area, Device device) {
   const MaskTable all = table_of(*parts[0], area, device);
   for (size_t n = 1; n < parts.size(); ++n) {
@@ -115,7 +115,7 @@ MaskTable table_of(const std::vector<Node>& parts, bool is_and, const MaskArea& 
   }
   return all;
 }
-MaskTable table_of(const Mask::Node& node, const MaskArea& area, Device device) {
+MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device) {
   if (!node.formula) return table_of(node.parts, node.is_and, area, device);
   const MaskTable table = empty_table(area, device);
   node.formula->write(device, area, table);
@@ -126,12 +126,12 @@ std::atomic<int64_t> kept_bytes = 0;
 
 }  // namespace
 
-bool Mask::Node::visible(int64_t i, int64_t j) const {
+bool NamedMask::Node::visible(int64_t i, int64_t j) const {
   if (formula) return formula->visible(i, j);
   const auto sees = [&](const auto& part) { return part->visible(i, j); };
   return is_and ? std::all_of(parts.begin(), parts.end(), sees) : std::any_of(parts.begin(), parts.end(), sees);
 }
-MaskFacts Mask::Node::facts() const {
+MaskFacts NamedMask::Node::facts() const {
   if (formula) return formula->facts();
   MaskFacts all = parts[0]->facts();
   all.band.reset();
@@ -146,7 +146,7 @@ MaskFacts Mask::Node::facts() const {
   return all;
 }
 
-Mask::Mask(std::string_view expression, int64_t context, int64_t layer)
+NamedMask::NamedMask(std::string_view expression, int64_t context, int64_t layer)
     : expression_(expression),
       context_(context),
       root_(MaskParser(expression_, layer).whole()),
@@ -162,11 +162,11 @@ Mask::Mask(std::string_view expression, int64_t context, int64_t layer)
   facts_.band = band;
 }
 
-std::shared_ptr<const Mask> Mask::of_layer(int64_t layer) const {
-  return std::make_shared<const Mask>(expression_, context_, layer);
+std::shared_ptr<const NamedMask> NamedMask::of_layer(int64_t layer) const {
+  return std::make_shared<const NamedMask>(expression_, context_, layer);
 }
 
-const MaskTable& Mask::table_for(const MaskArea& area, Device device) const {
+const MaskTable& NamedMask::table_for(const MaskArea& area, Device device) const {
   const bool is_whole = area.queries == area.keys && area.first_query == 0 && area.first_key == 0;
   if (!is_whole) {
     if (!last_ || last_->device != device || last_->area != area)
@@ -184,7 +184,7 @@ const MaskTable& Mask::table_for(const MaskArea& area, Device device) const {
   return whole_.back().table;
 }
 
-void Mask::narrow(AttentionMask& mask, const MaskArea& area, Device device) const {
+void NamedMask::narrow(AttentionMask& mask, const MaskArea& area, Device device) const {
   mask.causal = band().causal;
   if (const int64_t window = band().window; window > 0)
     mask.window = mask.window > 0 ? std::min(mask.window, window) : window;

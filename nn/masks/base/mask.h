@@ -47,11 +47,11 @@ class MaskFormula {
   virtual void write(Device device, const MaskArea& area, const MaskTable& to) const = 0;
 };
 
-class Mask {
+class NamedMask {
  public:
   // `context`: length of the tables of whole sequences on a GPU, 0: as needed; `layer`: number of the block.
-  explicit Mask(std::string_view expression, int64_t context = 0, int64_t layer = 0);
-  std::shared_ptr<const Mask> of_layer(int64_t layer) const;  // another one only if it differs by layer
+  explicit NamedMask(std::string_view expression, int64_t context = 0, int64_t layer = 0);
+  std::shared_ptr<const NamedMask> of_layer(int64_t layer) const;  // another one only if it differs by layer
   bool visible(int64_t i, int64_t j) const { return root_->visible(i, j); }
   const MaskFacts& facts() const { return facts_; }
   const MaskBand& band() const { return *facts_.band; }  // that of its outermost parts
