@@ -69,6 +69,9 @@ class TextBatches {  // random crops, which depend only on (seed, step, micro-ba
 // the token `end`, whose target, the next document's first token, becomes -1.
 Tensor separate_documents(Batch& batch, int32_t end);
 
+// Sets the first `count` targets of each row to -1.
+void leave_out_first_targets(Batch& batch, int64_t count);
+
 // Throws Error, about the text `what`, if every document is a single token.
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);
 
