@@ -22,70 +22,39 @@ namespace {
 
 using Node = std::shared_ptr<const NamedMask::Node>;
 
-class MaskParser {
- public:
-  MaskParser(std::string_view text, int64_t layer) : text_(text), layer_(layer) {}
-  Node whole() {
-    Node all = joined(false);
-    if (at_ < text_.size()) fail_here("and, or, or the end");
+// Returns the parts of the text between occurrences of a word outside of parentheses.
+std::vector<std::string_view> split(std::string_view text, std::string_view word) {
+  const auto is_edge = [&](size_t i) { return i >= text.size() || (!is_letter_or_digit(text[i]) && text[i] != '_'); };
+  std::vector<std::string_view> parts;
+  size_t begin = 0;
+  for (size_t at = 0, level = 0; at < text.size(); ++at) {
+    level += text[at] == '(', level -= text[at] == ')' && level > 0;
+    const bool found = level == 0 && text.substr(at).starts_with(word) && is_edge(at - 1) && is_edge(at + word.size());
+    if (found) parts.push_back(text.substr(begin, at - begin)), begin = at + word.size();
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+Node parsed(std::string_view text, int64_t layer, int depth = 0) {
+  constexpr int max_depth = 32;
+  check_usage(depth <= max_depth, "mask: more than ", max_depth, " levels of parentheses; use fewer");
+  const size_t begin = std::min(text.find_first_not_of(" \t"), text.size()), end = text.find_last_not_of(" \t") + 1;
+  check_usage(begin < end, "mask: a name such as causal must be on both sides of `and` and `or`, and in parentheses");
+  text = text.substr(begin, end - begin);
+  auto all = std::make_shared<NamedMask::Node>();
+  for (const bool is_and : {false, true}) {  // `or` first: its parts are joined by `and`
+    const std::vector<std::string_view> parts = split(text, is_and ? "and" : "or");
+    if (parts.size() == 1) continue;
+    all->is_and = is_and;
+    for (const std::string_view part : parts) all->parts.push_back(parsed(part, layer, depth));
     return all;
   }
-
- private:
-  // Reads parts with `and` or `or` between them; parts of an `or` are joined by `and`.
-  Node joined(bool is_and) {
-    auto all = std::make_shared<NamedMask::Node>();
-    all->is_and = is_and;
-    do all->parts.push_back(is_and ? factor() : joined(true));
-    while (take(is_and ? "and" : "or"));
-    return all->parts.size() == 1 ? all->parts[0] : all;
-  }
-  Node factor() {
-    if (take("(")) {
-      check_usage(++depth_ <= max_depth, "mask: '", orrery::detail::shortened(text_), "' has more than ", max_depth,
-                  " levels of parentheses");
-      Node all = joined(false);
-      if (!take(")")) fail_here("and, or, or ')'");
-      return --depth_, all;
-    }
-    const size_t begin = at_, end = end_of_spec();
-    if (end == begin || word() == "and" || word() == "or") fail_here("a name such as causal, or '('");
-    auto leaf = std::make_shared<NamedMask::Node>();
-    leaf->formula = make_from(masks(), parse_spec(text_.substr(begin, end - begin)));
-    leaf->formula->set_layer(layer_);
-    at_ = end, skip_space();
-    return leaf;
-  }
-  std::string_view word() const {
-    size_t end = at_;
-    while (end < text_.size() && (is_letter_or_digit(text_[end]) || text_[end] == '_')) ++end;
-    return text_.substr(at_, end - at_);
-  }
-  size_t end_of_spec() const {  // a name, and all up to the parenthesis that closes its settings
-    size_t end = at_ + word().size(), open = text_.find_first_not_of(" \t", end);
-    if (end == at_ || open == text_.npos || text_[open] != '(') return end;
-    int64_t level = 0;
-    for (end = open; end < text_.size(); ++end)
-      if ((level += (text_[end] == '(') - (text_[end] == ')')) == 0) return end + 1;
-    return end;
-  }
-  bool take(std::string_view what) {
-    if (what.size() > 1 ? word() != what : !text_.substr(at_).starts_with(what)) return false;
-    at_ += what.size(), skip_space();
-    return true;
-  }
-  void skip_space() { at_ = std::min(text_.find_first_not_of(" \t", at_), text_.size()); }
-  [[noreturn]] void fail_here(const char* expected) const {
-    throw UsageError(text("mask: '", orrery::detail::shortened(text_), "' must have ", expected, " at position ",
-                          at_ + 1));
-  }
-
-  static constexpr int max_depth = 32;
-  std::string_view text_;
-  int64_t layer_;
-  size_t at_ = 0;
-  int depth_ = 0;
-};
+  if (text.front() == '(' && text.back() == ')') return parsed(text.substr(1, text.size() - 2), layer, depth + 1);
+  all->formula = make_from(masks(), parse_spec(text));
+  all->formula->set_layer(layer);
+  return all;
+}
 
 // The words of two tables of one area, joined.
 struct JoinedWords {
@@ -99,12 +68,6 @@ struct JoinedWords {
   }
 };
 
-MaskTable empty_table(const MaskArea& area, Device device) {
-  constexpr int64_t side = MaskView::tile;
-  const int64_t rows = (area.queries + side - 1) / side, columns = (area.keys + side - 1) / side;
-  return {Tensor::empty(Shape{rows * side, columns * (side / 32)}, Dtype::i32, device),
-          Tensor::empty(Shape{(rows * columns + 3) / 4}, Dtype::i32, device)};
-}
 MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device);
 MaskTable table_of(const std::vector<Node>& parts, bool is_and, const MaskArea& area, Device device) {
   const MaskTable all = table_of(*parts[0], area, device);
@@ -117,7 +80,10 @@ MaskTable table_of(const std::vector<Node>& parts, bool is_and, const MaskArea& 
 }
 MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device) {
   if (!node.formula) return table_of(node.parts, node.is_and, area, device);
-  const MaskTable table = empty_table(area, device);
+  constexpr int64_t side = MaskView::tile;
+  const int64_t rows = (area.queries + side - 1) / side, columns = (area.keys + side - 1) / side;
+  const MaskTable table = {Tensor::empty(Shape{rows * side, columns * (side / 32)}, Dtype::i32, device),
+                           Tensor::empty(Shape{(rows * columns + 3) / 4}, Dtype::i32, device)};
   node.formula->write(device, area, table);
   return table;
 }
@@ -149,7 +115,7 @@ MaskFacts NamedMask::Node::facts() const {
 NamedMask::NamedMask(std::string_view expression, int64_t context, int64_t layer)
     : expression_(expression),
       context_(context),
-      root_(MaskParser(expression_, layer).whole()),
+      root_(parsed(expression_, layer)),
       facts_(root_->facts()) {
   MaskBand band;
   for (const auto& part : root_->formula || !root_->is_and ? std::vector{root_} : root_->parts)
@@ -167,10 +133,9 @@ std::shared_ptr<const NamedMask> NamedMask::of_layer(int64_t layer) const {
 }
 
 const MaskTable& NamedMask::table_for(const MaskArea& area, Device device) const {
-  const bool is_whole = area.queries == area.keys && area.first_query == 0 && area.first_key == 0;
-  if (!is_whole) {
-    if (!last_ || last_->device != device || last_->area != area)
-      last_ = Made{device, area, table_of(rest_, true, area, device)};
+  const auto make = [&](const MaskArea& all) { return Made{device, all, table_of(rest_, true, all, device)}; };
+  if (area != MaskArea{area.queries, area.queries}) {  // after a cache
+    if (!last_ || last_->device != device || last_->area != area) last_ = make(area);
     return last_->table;
   }
   for (const Made& made : whole_)
@@ -178,10 +143,8 @@ const MaskTable& NamedMask::table_for(const MaskArea& area, Device device) const
   // A CUDA graph must never make one, so there the first is long enough; else they double.
   const auto doubled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(area.queries)));
   const int64_t tokens = std::max(area.queries, device == Device::cuda ? context_ : std::min(context_, doubled));
-  const MaskArea all{tokens, tokens};
-  whole_.push_back({device, all, table_of(rest_, true, all, device)});
   kept_bytes += mask_table_bytes(tokens);
-  return whole_.back().table;
+  return whole_.emplace_back(make({tokens, tokens})).table;
 }
 
 void NamedMask::narrow(AttentionMask& mask, const MaskArea& area, Device device) const {

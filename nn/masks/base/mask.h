@@ -7,6 +7,7 @@
 // (engine/attention_formula/problem.h): L^2 / 8 bytes, and 1/512 of that for the tiles.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,9 +81,9 @@ class NamedMask {
   std::shared_ptr<const Node> root_;
   std::vector<std::shared_ptr<const Node>> rest_;  // parts of the outermost `and` that are no band
   MaskFacts facts_;
-  // Tables of whole sequences stay, since a replayed CUDA graph reads them; that of the last pass after a cache too.
-  mutable std::vector<Made> whole_;
-  mutable std::optional<Made> last_;
+  // Tables of whole sequences stay, since a replayed CUDA graph reads them.
+  mutable std::deque<Made> whole_;
+  mutable std::optional<Made> last_;  // of a pass after a cache; its layers share it
 };
 
 int64_t mask_table_bytes(int64_t tokens);  // of a table for a whole sequence
