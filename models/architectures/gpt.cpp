@@ -48,7 +48,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
   BlockOptions options = options_of_blocks(s, *position_, activation_);
-  const auto mask = causal_mask("gpt", s.mask, s.context, true);
+  const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
   for (int64_t i = 0; i < s.layers; ++i) {
     options.mask = mask_of_layer(mask, i);
     blocks_.push_back(std::make_unique<Block>(options));

@@ -41,21 +41,21 @@ std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, i
   return std::make_shared<const nn::NamedMask>(expression, tokens);
 }
 
-std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view owner, const std::string& expression, int64_t tokens,
-                                                 bool allows_prefix) {
+std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,
+                                                 int64_t tokens, bool allows_prefix) {
   const auto mask = named_mask(expression, tokens);
   if (const std::optional<int64_t> later = mask->facts().later) {
-    check_usage(*later == 0 || allows_prefix, owner, ": mask=", expression, " lets the first ", *later,
+    check_usage(*later == 0 || allows_prefix, setting, "=", expression, " lets the first ", *later,
                 " tokens see each other, but this model predicts each of them; leave prefix out");
-    check_usage(*later < tokens, owner, ": mask=", expression, " has a prefix of ", *later,
+    check_usage(*later < tokens, setting, "=", expression, " has a prefix of ", *later,
                 " tokens, which bear no loss, so it must be shorter than the context of ", tokens);
     return mask;
   }
   // No part says so: all pairs are tried. A mask that is not causal is found at its first tokens.
   for (int64_t i = 0; i < tokens; ++i)
     for (int64_t j = i + 1; j < tokens; ++j)
-      check_usage(!mask->visible(i, j), owner, ": mask=", expression, " lets token ", i, " see token ", j,
-                  ", which it has to predict; use --mask='causal and (", expression, ")'");
+      check_usage(!mask->visible(i, j), setting, "=", expression, " lets token ", i, " see token ", j,
+                  ", which it has to predict; use 'causal and (", expression, ")'");
   return mask;
 }
 

@@ -17,9 +17,9 @@ constexpr const char* mask_help =
 std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first, int64_t layer);
 std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens);
 // Returns the mask of a model that predicts the next token. Throws if one of `tokens` tokens sees a later one, except
-// among the first P, by prefix(P), if `allows_prefix`. Errors begin with `owner`, the model's name.
-std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view owner, const std::string& expression, int64_t tokens,
-                                                 bool allows_prefix = false);
+// among the first P, by prefix(P), if `allows_prefix`. Errors begin with `setting`: "gpt: mask".
+std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,
+                                                 int64_t tokens, bool allows_prefix = false);
 
 // Returns the number of first tokens that see later ones, which therefore bear no loss.
 int64_t positions_without_loss(const AnySettings& model);
