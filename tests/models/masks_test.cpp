@@ -58,7 +58,11 @@ TEST_CASE("mask: a language model refuses a mask under which a token sees what i
   CHECK_NOTHROW(Gpt(settings_of("causal or prefix(8)")));
   StreamSettings stream;
   stream.vocabulary = 9, stream.mask = "causal or prefix(4)";
-  expect_error<UsageError>([&] { StreamModel model(stream); }).names("stream").names("mask").value(4).offers("prefix");
+  expect_error<UsageError>([&] { StreamModel model(stream); })
+      .names("stream")
+      .names("mask")
+      .value(4)
+      .offers("leave prefix out");
   EncoderDecoderSettings pairs;
   pairs.vocabulary = 9, pairs.decoder_mask = "full";
   expect_error<UsageError>([&] { EncoderDecoder model(pairs); }).names("decoder_mask").value("full").offers("causal and");
