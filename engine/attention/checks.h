@@ -69,9 +69,9 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
   check_tensor("lengths", m.lengths, Shape{batch}, Dtype::i32);
   check_tensor("document ids of queries", m.query_document_ids, Shape{batch, queries}, Dtype::i32);
   check_tensor("document ids of keys", m.key_document_ids, Shape{batch, keys}, Dtype::i32);
-  check(!m.table.bits || (m.table.bits.size(0) >= queries && 32 * m.table.bits.size(1) >= keys), "attention: the mask's ",
-        "table has ", m.table.bits ? m.table.bits.shape() : Shape(), " words; ", queries, " queries and ", keys,
-        " keys need more");
+  const Tensor& bits = m.table.bits;
+  check(!bits || (bits.size(0) >= queries && 32 * bits.size(1) >= keys), "attention: the mask's table has ",
+        bits ? bits.shape() : Shape(), " words, but there are ", queries, " queries and ", keys, " keys");
 }
 
 // ---- checks that read tensor data

@@ -65,7 +65,10 @@ TEST_CASE("mask: a language model refuses a mask under which a token sees what i
       .offers("leave prefix out");
   EncoderDecoderSettings pairs;
   pairs.vocabulary = 9, pairs.decoder_mask = "full";
-  expect_error<UsageError>([&] { EncoderDecoder model(pairs); }).names("decoder_mask").value("full").offers("causal and");
+  expect_error<UsageError>([&] { EncoderDecoder model(pairs); })
+      .names("decoder_mask")
+      .value("full")
+      .offers("causal and");
 }
 
 TEST_CASE("mask: no token knows a later one, and hidden keys are unknown") {
