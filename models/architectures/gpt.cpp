@@ -50,7 +50,7 @@ Gpt::Gpt(const GptSettings& settings)
   BlockOptions options = options_of_blocks(s, *position_, activation_);
   const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
   for (int64_t i = 0; i < s.layers; ++i) {
-    options.mask = mask_of_layer(mask, i);
+    options.mask = mask_of_layer(mask, s.mask, s.context, i);
     blocks_.push_back(std::make_unique<Block>(options));
   }
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,

@@ -33,12 +33,13 @@ Assignments expressions(const AnySettings& model) {
 
 }  // namespace
 
-std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first, int64_t layer) {
-  return layer > 0 && first && first->facts().differs_by_layer ? first->of_layer(layer) : first;
+std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer) {
+  return std::make_shared<const nn::NamedMask>(expression, tokens, layer);
 }
 
-std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens) {
-  return std::make_shared<const nn::NamedMask>(expression, tokens);
+std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first,
+                                                   const std::string& expression, int64_t tokens, int64_t layer) {
+  return layer > 0 && first->facts().differs_by_layer ? named_mask(expression, tokens, layer) : first;
 }
 
 std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,

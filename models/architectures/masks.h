@@ -13,9 +13,10 @@ namespace orrery::models {
 constexpr const char* mask_help =
     "keys that a token attends to: names from `orrery list mask`, joined by `and`, `or` and parentheses";
 
-// Returns the mask of layer i, given that of layer 0.
-std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first, int64_t layer);
-std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens);
+std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer = 0);
+// Returns the mask of a layer, given that of the first: the same, unless masks differ by layer.
+std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first,
+                                                   const std::string& expression, int64_t tokens, int64_t layer);
 // Returns the mask of a model that predicts the next token. Throws if one of `tokens` tokens sees a later one, except
 // among the first P, by prefix(P), if `allows_prefix`. Errors begin with `setting`: "gpt: mask".
 std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,

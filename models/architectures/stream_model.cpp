@@ -51,7 +51,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
   options.context = s.cache_length;
   const auto mask = causal_mask("stream: mask", s.mask, s.context + s.cache_length);
   for (int64_t i = 0; i < s.layers; ++i) {
-    options.mask = mask_of_layer(mask, i);
+    options.mask = mask_of_layer(mask, s.mask, s.context + s.cache_length, i);
     blocks_.push_back(std::make_unique<Block>(options));
   }
   nn::name_paths(*this);

@@ -55,7 +55,7 @@ Vit::Vit(const VitSettings& settings)
   options.residual_gain = s.residual_gain;
   const auto mask = named_mask(s.mask, tokens());
   for (int64_t i = 0; i < s.layers; ++i) {
-    options.mask = mask_of_layer(mask, i);
+    options.mask = mask_of_layer(mask, s.mask, tokens(), i);
     blocks_.push_back(std::make_unique<Block>(options));
   }
   nn::name_paths(*this);

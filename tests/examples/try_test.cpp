@@ -301,5 +301,5 @@ TEST_CASE("try: a mask is one short file, which trains; coverage that contradict
               "  HOST_DEVICE Coverage coverage(Positions, Positions) const { return Coverage::all; }\n");
   const Outcome wrong = run_orrery({"try", folder.write("wrong.cpp", text), "--out=" + (folder / "p"), "--steps=0"});
   CHECK(wrong.code == 1);
-  Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 1").value("key 0");
+  Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 0").value("key 5");
 }

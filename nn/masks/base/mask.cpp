@@ -68,24 +68,22 @@ struct JoinedWords {
   }
 };
 
-MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device);
-MaskTable table_of(const std::vector<Node>& parts, bool is_and, const MaskArea& area, Device device) {
-  const MaskTable all = table_of(*parts[0], area, device);
-  for (size_t n = 1; n < parts.size(); ++n) {
-    const MaskTable one = table_of(*parts[n], area, device);
-    write_tiles(device, area,
-                JoinedWords{all.bits.data<int32_t>(), one.bits.data<int32_t>(), all.bits.size(1), is_and}, all);
+MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device) {
+  if (node.formula) {
+    constexpr int64_t side = MaskView::tile;
+    const int64_t rows = (area.queries + side - 1) / side, columns = (area.keys + side - 1) / side;
+    const MaskTable table = {Tensor::empty(Shape{rows * side, columns * (side / 32)}, Dtype::i32, device),
+                             Tensor::empty(Shape{(rows * columns + 3) / 4}, Dtype::i32, device)};
+    node.formula->write(device, area, table);
+    return table;
+  }
+  const MaskTable all = table_of(*node.parts[0], area, device);
+  for (size_t n = 1; n < node.parts.size(); ++n) {
+    const MaskTable one = table_of(*node.parts[n], area, device);
+    const int32_t *const a = all.bits.data<int32_t>(), *const b = one.bits.data<int32_t>();
+    write_tiles(device, area, JoinedWords{a, b, all.bits.size(1), node.is_and}, all);
   }
   return all;
-}
-MaskTable table_of(const NamedMask::Node& node, const MaskArea& area, Device device) {
-  if (!node.formula) return table_of(node.parts, node.is_and, area, device);
-  constexpr int64_t side = MaskView::tile;
-  const int64_t rows = (area.queries + side - 1) / side, columns = (area.keys + side - 1) / side;
-  const MaskTable table = {Tensor::empty(Shape{rows * side, columns * (side / 32)}, Dtype::i32, device),
-                           Tensor::empty(Shape{(rows * columns + 3) / 4}, Dtype::i32, device)};
-  node.formula->write(device, area, table);
-  return table;
 }
 
 std::atomic<int64_t> kept_bytes = 0;
@@ -113,27 +111,20 @@ MaskFacts NamedMask::Node::facts() const {
 }
 
 NamedMask::NamedMask(std::string_view expression, int64_t context, int64_t layer)
-    : expression_(expression),
-      context_(context),
-      root_(parsed(expression_, layer)),
-      facts_(root_->facts()) {
+    : context_(context), root_(parsed(expression, layer)), facts_(root_->facts()) {
   MaskBand band;
   for (const auto& part : root_->formula || !root_->is_and ? std::vector{root_} : root_->parts)
     if (const std::optional<MaskBand> one = part->facts().band) {
       band.causal |= one->causal;
       band.window = band.window && one->window ? std::min(band.window, one->window) : band.window + one->window;
     } else {
-      rest_.push_back(part);
+      rest_.parts.push_back(part);
     }
   facts_.band = band;
 }
 
-std::shared_ptr<const NamedMask> NamedMask::of_layer(int64_t layer) const {
-  return std::make_shared<const NamedMask>(expression_, context_, layer);
-}
-
 const MaskTable& NamedMask::table_for(const MaskArea& area, Device device) const {
-  const auto make = [&](const MaskArea& all) { return Made{device, all, table_of(rest_, true, all, device)}; };
+  const auto make = [&](const MaskArea& all) { return Made{device, all, table_of(rest_, all, device)}; };
   if (area != MaskArea{area.queries, area.queries}) {  // after a cache
     if (!last_ || last_->device != device || last_->area != area) last_ = make(area);
     return last_->table;

@@ -52,11 +52,10 @@ class NamedMask {
  public:
   // `context`: length of the tables of whole sequences on a GPU, 0: as needed; `layer`: number of the block.
   explicit NamedMask(std::string_view expression, int64_t context = 0, int64_t layer = 0);
-  std::shared_ptr<const NamedMask> of_layer(int64_t layer) const;  // another one only if it differs by layer
   bool visible(int64_t i, int64_t j) const { return root_->visible(i, j); }
   const MaskFacts& facts() const { return facts_; }
   const MaskBand& band() const { return *facts_.band; }  // that of its outermost parts
-  bool has_table() const { return !rest_.empty(); }
+  bool has_table() const { return !rest_.parts.empty(); }
   // Narrows `mask` to the keys that this one leaves.
   void narrow(AttentionMask& mask, const MaskArea& area, Device device) const;
 
@@ -76,10 +75,9 @@ class NamedMask {
   };
   const MaskTable& table_for(const MaskArea& area, Device device) const;
 
-  std::string expression_;
   int64_t context_;
   std::shared_ptr<const Node> root_;
-  std::vector<std::shared_ptr<const Node>> rest_;  // parts of the outermost `and` that are no band
+  Node rest_;  // the parts of the outermost `and` that are no band
   MaskFacts facts_;
   // Tables of whole sequences stay, since a replayed CUDA graph reads them.
   mutable std::deque<Made> whole_;
