@@ -49,8 +49,8 @@ struct AttentionMask {
   Tensor lengths = {};         // (B) i32: keys beyond it are masked
   Tensor query_lengths = {};   // (B) i32: queries beyond it are padding, not part of any loss
   Tensor query_document_ids = {}, key_document_ids = {};  // (B, Tq) and (B, Tk) i32, both or none
-  MaskTable table = {};        // of the named mask, without what `causal` and `window` express
-  std::shared_ptr<const PairRule> rule = {};  // the named mask as a whole; null: there is none
+  MaskTable table = {};                       // of a named mask (nn/masks), without what `causal` and `window` express
+  std::shared_ptr<const PairRule> rule = {};  // that mask as a whole; null: there is none
 };
 
 struct AttentionOptions {

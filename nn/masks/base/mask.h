@@ -33,8 +33,8 @@ struct MaskBand {
 };
 // What a formula states of itself, or an expression by its parts.
 struct MaskFacts {
-  std::optional<MaskBand> band = {};   // none: the mask is no band of distances
-  std::optional<int64_t> later = {};   // no token from this position on sees a later one; none: unknown
+  std::optional<MaskBand> band = {};  // none: the mask is no band of distances
+  std::optional<int64_t> later = {};  // no token from this position on sees a later one; none: unknown
   bool differs_by_layer = false;
 };
 
