@@ -136,9 +136,9 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal);
 // under the path of `attention`. If `reach` is not 0, drops keys at distances of `reach` or more
 // (masked for all queries) in steps of 64. Throws for a cache of states.
 void append_to_cache(const Module& attention, AttentionInputs& inputs, ForwardPass& pass, int64_t reach = 0);
-// Narrows `mask`, whose offsets are set, by the mask of the options in a pass over these tokens. Throws if the cache
-// divides tokens that see each other.
-void narrow_to_named(const NamedMask* named, const AttentionInputs& inputs, const ForwardPass& pass, AttentionMask& mask);
+// Narrows `mask`, whose offsets are set, by `named`, which may be null, in a pass over these tokens.
+// Throws if the cache divides tokens that see each other.
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask);
 // Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& inputs);
 
