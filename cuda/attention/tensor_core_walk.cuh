@@ -24,7 +24,7 @@ __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& k
                   minimum(side, keys.end - keys.first));
 }
 
-// What lets a walk skip tiles that the band leaves.
+// Ways to skip tiles that the band leaves.
 enum : int { by_documents = 1, by_table = 2 };
 template <class P>
 __device__ int ways_to_skip(const P& p) {

@@ -39,8 +39,8 @@ struct AttentionLayerOptions {
   // Not 0: cross attention to the encoder output pass.encoder_output (B, Tk, encoder_width), within
   // pass.encoder_lengths, pass.encoder_document_ids. Rotary rotates keys by their positions in it.
   int64_t encoder_width = 0;
-  // Which keys a token sees of its own sequence; null: those that `causal` leaves. A language model's is causal, except
-  // for tokens that bear no loss.
+  // Which keys of its sequence a token sees; null: those that `causal` leaves. That of a language model is
+  // causal, except for tokens that bear no loss.
   std::shared_ptr<const NamedMask> mask = nullptr;
 };
 

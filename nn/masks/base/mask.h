@@ -31,9 +31,9 @@ struct MaskBand {
   bool causal = false;
   int64_t window = 0;  // only keys at a smaller distance are visible; 0: all
 };
-// What a formula states of itself, or an expression by its parts.
+// Facts that a formula states, or an expression by its parts.
 struct MaskFacts {
-  std::optional<MaskBand> band = {};  // none: the mask is no band of distances
+  std::optional<MaskBand> band = {};  // none: the mask is not a band of distances
   std::optional<int64_t> later = {};  // no token from this position on sees a later one; none: unknown
   bool differs_by_layer = false;
 };
@@ -77,7 +77,7 @@ class NamedMask {
 
   int64_t context_;
   std::shared_ptr<const Node> root_;
-  Node rest_;  // the parts of the outermost `and` that are no band
+  Node rest_;  // the parts of the outermost `and` without a band
   MaskFacts facts_;
   // Tables of whole sequences stay, since a replayed CUDA graph reads them.
   mutable std::deque<Made> whole_;
