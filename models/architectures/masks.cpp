@@ -47,7 +47,7 @@ std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const
   const auto mask = named_mask(expression, tokens);
   if (const std::optional<int64_t> later = mask->facts().later) {
     check_usage(*later == 0 || allows_prefix, setting, "=", expression, " lets the first ", *later,
-                " tokens see each other, but this model predicts each of them; leave prefix out");
+                " tokens attend to each other, but this model predicts each of them; leave prefix out");
     check_usage(*later < tokens, setting, "=", expression, " has a prefix of ", *later,
                 " tokens, which bear no loss, so it must be shorter than the context of ", tokens);
     return mask;
@@ -55,7 +55,7 @@ std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const
   // No part says so: all pairs are tried. A mask that is not causal is found at its first tokens.
   for (int64_t i = 0; i < tokens; ++i)
     for (int64_t j = i + 1; j < tokens; ++j)
-      check_usage(!mask->visible(i, j), setting, "=", expression, " lets token ", i, " see token ", j,
+      check_usage(!mask->visible(i, j), setting, "=", expression, " lets token ", i, " attend to token ", j,
                   ", which it has to predict; use 'causal and (", expression, ")'");
   return mask;
 }
@@ -79,7 +79,7 @@ std::string mask_contradiction(const std::string& name) {
   constexpr int64_t tokens = 512;
   const auto formula = make_from(nn::masks(), parse_spec(name));
   const auto sees = [&](int64_t i, int64_t j) {
-    return text("query ", i, formula->visible(i, j) ? " sees key " : " does not see key ", j);
+    return text("query ", i, formula->visible(i, j) ? " attends to key " : " does not attend to key ", j);
   };
   for (const int64_t side : {1, 8, 64, 256})
     for (int64_t i = 0; i < tokens; i += side)
