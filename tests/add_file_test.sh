@@ -1,8 +1,8 @@
 #!/bin/sh
 # sh tests/add_file_test.sh BUILD: copies the tree and adds only a new member of each family (tests/dropped:
-# activation, learned activation, attention, feed-forward, normalization, position, loss, optimizer, schedule, metric,
-# analysis, task, model, images).  The tests of its layer must pass, and the program must list, check and use each.
-# The copy takes over the objects of BUILD, so that make compiles only the new files.
+# activation, learned activation, attention, mask, feed-forward, normalization, position, loss, optimizer, schedule,
+# metric, analysis, task, model, images).  The tests of its layer must pass, and the program must list, check and use
+# each.  The copy takes over the objects of BUILD, so that make compiles only the new files.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -68,7 +68,8 @@ for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normali
   trained "$part" 3.2 $text "--$part"
 done
 trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \
-  --normalization=dropped_normalization --position=dropped_position --schedule=dropped_schedule \
+  --mask='causal and (dropped_mask(4) or window(2))' --normalization=dropped_normalization \
+  --position=dropped_position --schedule=dropped_schedule \
   --task=dropped_task --metrics=dropped_metric --optimizer=dropped_optimizer --learning_rate=0.05
 grep -q dropped_metric "$copy/run/metrics.jsonl"
 or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_analysis

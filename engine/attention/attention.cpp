@@ -135,6 +135,10 @@ MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
   view.query_document_ids = int_data(mask.query_document_ids);
   view.key_document_ids = int_data(mask.key_document_ids);
   set_band(view, mask.causal, mask.attend_to_self, mask.window);
+  if (!mask.table.bits) return view;
+  view.bits = reinterpret_cast<const uint32_t*>(mask.table.bits.data<int32_t>());
+  view.coverage = reinterpret_cast<const uint8_t*>(mask.table.coverage.data<int32_t>());
+  view.words = static_cast<int>(mask.table.bits.size(1));
   return view;
 }
 

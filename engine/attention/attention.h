@@ -2,6 +2,8 @@
 // has the formulas. Results are bit-identical for any number of threads.
 #pragma once
 
+#include <memory>
+
 #include "engine/math/random.h"
 #include "engine/math/tile_function.h"
 #include "engine/tensor/tensor.h"
@@ -26,6 +28,17 @@ struct AttentionInputs {
   Tensor span = {};                       // z in tokens, (H) or (B, H, Tq): weights are 0 from |x| = z + ramp on
 };
 
+// Visibility of single pairs, equal for all sequences and heads: `bits` and `coverage` of MaskView.
+struct MaskTable {
+  Tensor bits = {}, coverage = {};  // (queries, words) i32, and bytes in i32; rows and keys in whole tiles
+};
+// Decides single pairs by absolute positions, for references and checks: the table's origin.
+class PairRule {
+ public:
+  virtual ~PairRule() = default;
+  virtual bool visible(int64_t query, int64_t key) const = 0;
+};
+
 // The attention mask: which keys each query attends to.
 struct AttentionMask {
   bool causal = true;          // query i has position i + query_offset and attends to no later key
@@ -36,6 +49,8 @@ struct AttentionMask {
   Tensor lengths = {};         // (B) i32: keys beyond it are masked
   Tensor query_lengths = {};   // (B) i32: queries beyond it are padding, not part of any loss
   Tensor query_document_ids = {}, key_document_ids = {};  // (B, Tq) and (B, Tk) i32, both or none
+  MaskTable table = {};                       // of a named mask (nn/masks), without what `causal` and `window` express
+  std::shared_ptr<const PairRule> rule = {};  // that mask as a whole; null: there is none
 };
 
 struct AttentionOptions {

@@ -73,7 +73,14 @@ struct Keys {
 
 template <class N, class A = Accumulator<N>>
 Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
-  const int64_t count = minimum(key_block, end - first);
+  int64_t count = minimum(key_block, end - first);
+  const auto is_hidden = [&](int64_t key) {
+    return coverage_in_table(block.mask, static_cast<int>(block.first), static_cast<int>(block.count),
+                             static_cast<int>(key), MaskView::tile) == Coverage::none;
+  };
+  // The next tile begins beyond a half that the table hides.
+  if (block.mask.bits && count > MaskView::tile && (is_hidden(first) || is_hidden(first + MaskView::tile)))
+    count = MaskView::tile;
   return {first, count, tile_coverage(block.mask, block.first, block.count, first, count), false};
 }
 
@@ -81,8 +88,10 @@ Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
 template <class N, class Tile>
 void each_tile(const QueryBlock<N>& block, Range range, const Tile& tile) {
   const Range found = keys_of_block(block.mask, block.first, block.count, range);
-  for (int64_t key = found.begin; key < found.end; key += key_block)
-    if (const Keys keys = keys_of(block, key, found.end); keys.coverage != Coverage::none) tile(keys);
+  for (Keys keys{found.begin, 0, Coverage::none, false}; keys.end() < found.end;) {
+    keys = keys_of(block, keys.end(), found.end);
+    if (keys.coverage != Coverage::none) tile(keys);
+  }
 }
 template <class Tile>
 void each_tile_of_slots(Range range, const Tile& tile) {

@@ -48,8 +48,10 @@
 
 namespace orrery {
 
-// The attention mask as plain values. Counts of tokens are below 2^29, so that the sum of two and
-// `unbounded` fits an int.
+enum class Coverage : uint8_t { none, some, all };  // how much of a tile is visible
+
+// The attention mask as plain values; a pair must pass all of them. Counts of tokens are below 2^29, so
+// that the sum of two and `unbounded` fits an int.
 struct MaskView {
   static constexpr int unbounded = 1 << 30;
   int queries = 0, keys = 0;  // numbers of tokens per sequence
@@ -59,6 +61,13 @@ struct MaskView {
   const int32_t* key_lengths = nullptr;         // (batch): keys beyond this length are masked
   const int32_t* query_document_ids = nullptr;  // (batch, queries) and (batch, keys), both or none:
   const int32_t* key_document_ids = nullptr;    //   only keys of the query's own document are visible
+  // A table for masks that none of these expresses, equal for all sequences and heads; null: none. Key j
+  // is visible to query i if bit j % 32 of word j / 32 of row i is 1. Rows and keys are rounded up to whole
+  // tiles, and each tile has a byte in `coverage` (tiles of queries, tiles of keys), of type Coverage.
+  static constexpr int tile = 64;
+  const uint32_t* bits = nullptr;
+  const uint8_t* coverage = nullptr;
+  int words = 0;  // of a row
 };
 
 // A view of (batch, tokens, heads, size). A token is contiguous; `stride`: elements between tokens.

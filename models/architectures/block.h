@@ -28,6 +28,7 @@ struct BlockOptions {
   int64_t context = 0;                     // maximum number of tokens; 0: unknown
   const nn::Position* position = nullptr;  // the model's; it must outlive the block
   nn::InitialWeights initial_weights = {};
+  std::shared_ptr<const nn::NamedMask> mask = nullptr;  // null: by `causal`
   nn::Parameter* shared_activation = nullptr;  // the model's: nn/feed_forwards/base/feed_forward.h
 
   std::string norm_place = "pre";  // or "post"

@@ -59,8 +59,11 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
                                 .position = stack.position.get()};
   nn::AttentionLayerOptions cross = own;
   cross.causal = false, cross.position = nullptr, cross.encoder_width = s.width;
+  const auto mask = decoder ? causal_mask("encoder_decoder: decoder_mask", s.decoder_mask, s.context)
+                            : named_mask(s.mask, s.context);
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
+    own.mask = mask_of_layer(mask, decoder ? s.decoder_mask : s.mask, s.context, i);
     add(layer + "attention", norm(s.attention_normalization, true),
         nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
     if (decoder)

@@ -47,8 +47,12 @@ Gpt::Gpt(const GptSettings& settings)
                                              .heads = s.heads,
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
-  for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(options_of_blocks(s, *position_, activation_)));
+  BlockOptions options = options_of_blocks(s, *position_, activation_);
+  const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, s.context, i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));

@@ -28,7 +28,7 @@ struct GptSettings {
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
   double dropout = 0;
-  std::string norm_place = "pre";
+  std::string mask = "causal", norm_place = "pre";
   Spec embedding_scale = parse_spec("none");
   bool parallel = false;
   int64_t kv_heads = 0, head_size = 0;
@@ -45,6 +45,7 @@ struct GptSettings {
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     visit_d_ff(v, *this);
     visit_attention(v, *this);
+    visit_mask(v, *this);
     visit_feed_forward_and_normalization(v, *this);
     visit_final_normalization(v, *this);
     v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));

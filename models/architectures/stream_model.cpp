@@ -49,7 +49,11 @@ StreamModel::StreamModel(const StreamSettings& settings)
   BlockOptions options = block_options(s, *position_);
   set_own_biases(options, s);
   options.context = s.cache_length;
-  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
+  const auto mask = causal_mask("stream: mask", s.mask, s.context + s.cache_length);
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, s.context + s.cache_length, i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   nn::name_paths(*this);
 }
 

@@ -36,7 +36,7 @@ struct StreamSettings {
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
        position = parse_spec("relative"), initialization = parse_spec("adaptive_span"),
        embedding_scale = parse_spec("none");
-  std::string norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
+  std::string mask = "causal", norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
   bool bias = false;
   double dropout = 0;
 
@@ -51,6 +51,7 @@ struct StreamSettings {
     v.common("attention", attention,
              "attention from `orrery list attention`; with a span: 'NAME(span=..., key=value, ...)'",
              name_of_family("attention"));
+    visit_mask(v, *this);
     v.common("feed_forward", feed_forward,
              "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
              name_of_family("feed_forward"));

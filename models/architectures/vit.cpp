@@ -53,7 +53,11 @@ Vit::Vit(const VitSettings& settings)
   options.causal = false, options.context = tokens();
   options.normalization_bias = s.normalization_bias;
   options.residual_gain = s.residual_gain;
-  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
+  const auto mask = named_mask(s.mask, tokens());
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, tokens(), i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   nn::name_paths(*this);
 }
 

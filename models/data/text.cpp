@@ -165,6 +165,12 @@ Tensor separate_documents(Batch& batch, int32_t end) {
   return ids;
 }
 
+void leave_out_first_targets(Batch& batch, int64_t count) {
+  const int64_t length = batch.inputs.size(1);
+  for (int64_t row = 0; row < batch.inputs.size(0); ++row)
+    std::fill_n(batch.targets.mutable_data<int32_t>() + row * length, std::min(count, length), -1);
+}
+
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what) {
   constexpr int64_t tokens_at_once = 1 << 16;
   std::vector<int32_t> some;

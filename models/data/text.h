@@ -70,6 +70,9 @@ class TextBatches {  // random crops, which depend only on (seed, step, micro-ba
 // losses ignore. Returns the index of each token's document in its row, (B, T) i32, from 0.
 Tensor separate_documents(Batch& batch, int32_t end);
 
+// Sets the first `count` targets of each row to -1.
+void leave_out_first_targets(Batch& batch, int64_t count);
+
 // Throws Error if every document is a single token. The message names the text as `what`.
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);
 

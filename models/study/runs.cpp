@@ -45,6 +45,11 @@ struct NewerSetting {
   std::string_view model, key, value;
 };
 constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"gpt", "mask", "causal"},
+                                  {"stream", "mask", "causal"},
+                                  {"vit", "mask", "full"},
+                                  {"encoder_decoder", "mask", "full"},
+                                  {"encoder_decoder", "decoder_mask", "causal"},
                                   {"stream", "attention_bias", "same"},
                                   {"stream", "feed_forward_bias", "same"},
                                   {"resnet", "shortcut", "projection"}};

@@ -6,6 +6,7 @@
 
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
+#include "models/architectures/masks.h"
 #include "models/data/characters.h"
 #include "models/data/prepared.h"
 #include "models/model.h"
@@ -62,7 +63,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary (", vocabulary, ") must be at least the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
-  vocabulary_ = vocabulary;
+  vocabulary_ = vocabulary, without_loss_ = positions_without_loss(model);
   TokenSequence held_out;
   std::vector<TrainingData> trained_on = options.trained_on;
   TrainingOverlap overlap;
@@ -134,6 +135,7 @@ std::vector<Tensor> TextTask::validation_example(int64_t max_tokens) const {
   validation().read(0, tokens);
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
+  std::fill_n(targets.begin(), std::min(count, without_loss_), -1);
   return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, targets)};
 }
 

@@ -79,6 +79,7 @@ class TextTask : public Task {
   void check_end_of_documents(const char* command, const std::string& data) const;
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
+  int64_t without_loss() const { return without_loss_; }  // first tokens that see later ones
 
  private:
   std::string data_;
@@ -89,7 +90,7 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> extra_inputs_;
   std::vector<std::string> notes_;  // about files that are left out, and the validation split
   TokenSequence training_, validation_, training_sample_;
-  int64_t batch_, context_, vocabulary_;
+  int64_t batch_, context_, vocabulary_, without_loss_;
   mutable bool counted_ = false;
   mutable std::optional<int64_t> characters_;  // of the validation's targets, once counted_
 };

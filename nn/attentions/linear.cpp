@@ -234,7 +234,7 @@ class LinearAttention final : public AttentionLayer {
       : LinearAttention(settings_from<Settings>(spec), options) {}
   LinearAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options,
-                       {.dropout = false, .relative_position = false, .span = false, .slots = false}),
+                       {.dropout = false, .relative_position = false, .span = false, .slots = false, .mask = false}),
         function_(settings.function),
         normalize_(settings.normalize) {}
 

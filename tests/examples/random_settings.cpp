@@ -94,6 +94,8 @@ class Draw {
     static const std::map<std::string, std::vector<std::string>> known = {
         {"tokenizer", {"character", "byte"}},
         {"metrics", {"default", "all", "none", "entropy, residual_rms"}},
+        {"mask", {"causal", "full", "causal and window(3)", "causal or prefix(2)", "sinks(1) and ("}},
+        {"decoder_mask", {"causal", "causal and dilated(2)"}},
         {"lr_scales", {"*.bias=2", "blocks.0.*=0.5, *.weight=0", "nothing=1"}},
         {"weight_decay_rules", {"*.weight=no", "*norm*.weight=yes, head.*=no", "nothing=yes"}}};
     const auto found = known.find(key);

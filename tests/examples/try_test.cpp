@@ -277,3 +277,29 @@ TEST_CASE("try: short files define a normalization and row-wise weightings of at
     CHECK(trained.code == 0);
   }
 }
+
+TEST_CASE("try: a mask is one short file, which trains; coverage that contradicts visible is refused with the pair") {
+  const Folder folder;
+  const std::string path = std::string(ORRERY_SOURCE_DIR) + "/tests/dropped/nn/masks/dropped_mask.cpp";
+  std::string text = read_file(path);
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 35);
+  const Outcome tried = run_orrery({"try", path, "--out=" + (folder / "p"), "--steps=10"});
+  INFO(tried.out, tried.err);
+  CHECK(tried.code == 0);
+  Message(tried.out).names("dropped_mask").value("j mod n > 0 or i = j").value("n=5").names("mask");
+  CHECK(contains(tried.out, "mask = causal and dropped_mask"));
+  const Outcome trained = run_orrery(
+      std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--out=" + (folder / "run"),
+                               "--mask=causal and (dropped_mask(3) or window(2))",
+                               "--plugin=" + (folder / "p/dropped_mask.so")} +
+      tiny);
+  INFO(trained.err);
+  CHECK(trained.code == 0);
+
+  const std::string formula = "  HOST_DEVICE bool visible";
+  text.insert(text.find(formula),
+              "  HOST_DEVICE Coverage coverage(Positions, Positions) const { return Coverage::all; }\n");
+  const Outcome wrong = run_orrery({"try", folder.write("wrong.cpp", text), "--out=" + (folder / "p"), "--steps=0"});
+  CHECK(wrong.code == 1);
+  Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 0").value("key 5");
+}

@@ -70,6 +70,9 @@ inline std::vector<ModelCase> model_cases() {
     add(text, of_text, {{"feed_forward", feed_forward}});
   for (const char* normalization : {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "batch"})
     add(text, of_text, {{"normalization", normalization}});
+  for (const char* mask : {"causal and (sinks(1) or window(3))", "causal or prefix(3)"})
+    add(text, of_text, {{"mask", mask}});
+  add(image, of_image, {{"mask", "dilated(2) or window(2)"}});
   for (const char* norm_place : {"post", "pre"})
     add(text, of_text, {{"norm_place", norm_place}, {"residual_gain", "0.5"}});
   add(text, of_text, {{"parallel", "yes"}, {"residual_gain", "learned(0.7)"}});

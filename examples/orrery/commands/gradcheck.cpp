@@ -46,7 +46,7 @@ struct Totals {
 
 // These families are not differentiated, or only within other families' cases.
 bool has_derivative(const models::CatalogueFamily& family) {
-  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
+  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "mask", "problem"};
   return family.formulas && !without.contains(family.name);
 }
 

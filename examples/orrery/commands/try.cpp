@@ -20,6 +20,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/architectures/gpt.h"
+#include "models/architectures/masks.h"
 #include "models/catalogue/catalogue.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/output_file.h"
@@ -117,6 +118,7 @@ std::vector<Role> roles_of(const Name& name) {
     if (nn::is_learned_activation(name.second)) return {dense};
     return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
   }
+  if (name.first == "mask") return {{"mask", "causal and " + name.second}};
   for (const char* key : {"attention", "feed_forward", "normalization", "position"})
     if (name.first == key) return {{key, name.second}};
   return {};
@@ -219,7 +221,7 @@ int try_out(const Arguments& arguments) {
   const std::vector<Name> names = models::load_plugin_once(plugin).names;
   check(!names.empty(), "try: '", words[0],
         "' registers nothing; add a line such as REGISTER_ACTIVATION(Type), REGISTER_ROW_RULE(Type, reference), "
-        "REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
+        "REGISTER_ATTENTION, REGISTER_MASK, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
 
   std::vector<std::string> failed = check_source(words[0]);
   for (std::string& one : unregistered_cases()) failed.push_back(std::move(one));
@@ -227,6 +229,11 @@ int try_out(const Arguments& arguments) {
     print_row(name);
     if (!passes_gradcheck(name.first, name.second)) failed.push_back("gradcheck of " + name.second);
     print_plot(name, settings.range);
+    if (name.first != "mask") continue;
+    if (const std::string wrong = models::mask_contradiction(name.second); !wrong.empty()) {
+      std::cout << "mask " << name.second << ": FAILED, " << wrong << "\n";
+      failed.push_back("coverage of " + name.second);
+    }
   }
   if (settings.steps > 0)
     for (std::string& one : train(names, settings)) failed.push_back(std::move(one));

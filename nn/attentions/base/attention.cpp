@@ -50,6 +50,8 @@ void check_support(std::string_view name, const AttentionSettings& s, const Atte
         ": has no scores to which a position could add; use position=learned, sinusoidal, rotary or none");
   check(support.cross || !cross, name,
         ": attends to its own sequence only, so it cannot be a cross attention; use softmax");
+  check(support.mask || !o.mask || !(o.mask->has_table() || o.mask->band().window > 0), name,
+        ": running sums only add keys, so mask must be causal or full; use softmax or pointwise for another mask");
   check(!cross || !is_set(s.span), name, ": span=", s.span,
         " needs queries and keys of one sequence; use span=none in cross attention");
   check(!cross || !terms, name,
@@ -92,6 +94,15 @@ void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& 
   in.key = append(entry.key, in.key, entry.key_buffer), in.value = append(entry.value, in.value, entry.value_buffer);
   const int64_t first = reach > 0 ? first_kept_position(next, reach - 1) : 0;
   entry.key = from_position(in.key, first, next).detach(), entry.value = from_position(in.value, first, next).detach();
+}
+
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask) {
+  if (!named) return;
+  const int64_t next = pass.offset() + in.query.size(1), later = named->facts().later.value_or(0);
+  check(!pass.cache || pass.offset() >= later || (pass.offset() == 0 && next >= later), "mask: the first ", later,
+        " tokens attend to each other, so a text that is continued from a cache must begin with all of them, not with ",
+        next, "; give a longer beginning");
+  named->narrow(mask, {in.query.size(1), in.key.size(1), pass.offset(), next - in.key.size(1)}, in.query.device());
 }
 
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& in) {
@@ -150,7 +161,15 @@ AttentionLayer::~AttentionLayer() = default;
 AttentionOptions AttentionLayer::window_and_ramp() const {
   AttentionOptions options{.mask = {.attend_to_self = attend_to_self_}};
   if (span_) span_->set_window_and_ramp(options);
+  int64_t& window = options.mask.window;
+  if (const int64_t named = options_.mask ? options_.mask->band().window : 0; named > 0)
+    window = window > 0 ? std::min(window, named) : named;
   return options;
+}
+// Returns how far back a cache of keys must reach. With a table L counts keys one by one, also those beyond the ramp.
+int64_t AttentionLayer::reach() const {
+  const AttentionOptions options = window_and_ramp();
+  return options_.mask && options_.mask->has_table() ? options.mask.window : span_->reach(options);
 }
 // Returns the number of these distances that are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
@@ -203,7 +222,7 @@ void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& in,
   check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
   const AttentionOptions options = window_and_ramp();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
-  const int64_t reach = span_->reach(options), max_distance = options.mask.window - 1, begin = pass.offset(),
+  const int64_t reach = this->reach(), max_distance = options.mask.window - 1, begin = pass.offset(),
                 next = begin + x.size(1);
   Tensor& cached = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
@@ -252,6 +271,7 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& in, const For
         "must be given together; only ",
         pass.document_ids ? "the first" : "the second", " is given");
   if (span_) span_->set_window_and_ramp(o);
+  if (!cross) narrow_to_named(options_.mask.get(), in, pass, o.mask);
   return o;
 }
 
@@ -345,7 +365,7 @@ Tensor AttentionLayer::attend_heads(AttentionInputs in, const Tensor& x, Forward
   in.query = hook(path(), "query", in.query), in.key = hook(path(), "key", in.key);
   in.value = hook(path(), "value", in.value);
   if (!cross && !(pass.cache && pass.cache->holds_states))
-    append_to_cache(*this, in, pass, pass.cache && span_ ? span_->reach(window_and_ramp()) : 0);
+    append_to_cache(*this, in, pass, pass.cache && span_ ? reach() : 0);
   add_score_terms(x, in, pass);
   const AttentionOptions o = options_of(in, pass);
   const Tensor output = hook(path(), "head_output", attend_all(in, o, pass));

@@ -19,6 +19,7 @@
 #include "nn/base/sublayer.h"
 #include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
+#include "nn/masks/base/mask.h"
 #include "nn/positions/base/position.h"
 
 namespace orrery::nn {
@@ -38,6 +39,9 @@ struct AttentionLayerOptions {
   // Not 0: cross attention to the encoder output pass.encoder_output (B, Tk, encoder_width), within
   // pass.encoder_lengths, pass.encoder_document_ids. Rotary rotates keys by their positions in it.
   int64_t encoder_width = 0;
+  // Which keys of its sequence a token sees; null: those that `causal` leaves. That of a language model is
+  // causal, except for tokens that bear no loss.
+  std::shared_ptr<const NamedMask> mask = nullptr;
 };
 
 // Settings of the layer. The spec of every attention takes them after its own settings.
@@ -65,6 +69,7 @@ struct AttentionSettings {
 // Options that an attention supports. Others throw at construction; the message names the option.
 struct AttentionSupport {
   bool dropout = true, relative_position = true, span = true, slots = true, cross = true;
+  bool mask = true;  // named masks other than causal and full
 };
 
 class Span;
@@ -95,6 +100,7 @@ class AttentionLayer : public Sublayer {
  private:
   Tensor split_heads(const Tensor& x, int64_t heads) const;
   AttentionOptions window_and_ramp() const;
+  int64_t reach() const;
   int64_t within_window(int64_t distances) const;
   AttentionInputs project(const Tensor& x, ForwardPass& pass);
   void prepend_stream_states(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass);
@@ -130,6 +136,9 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal);
 // under the path of `attention`. If `reach` is not 0, drops keys at distances of `reach` or more
 // (masked for all queries) in steps of 64. Throws for a cache of states.
 void append_to_cache(const Module& attention, AttentionInputs& inputs, ForwardPass& pass, int64_t reach = 0);
+// Narrows `mask`, whose offsets are set, by `named`, which may be null, in a pass over these tokens.
+// Throws if the cache divides tokens that see each other.
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask);
 // Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& inputs);
 

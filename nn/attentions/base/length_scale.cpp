@@ -30,7 +30,7 @@ struct VisibleKeys {
     const MaskView my = mask;
     const int64_t sequence = r / my.queries;
     const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence);
-    const int n = my.query_document_ids
+    const int n = my.query_document_ids || my.bits
                       ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
                       : count_visible(my, sequence, i, lowest);
     const Out<T> out = count;
@@ -74,7 +74,7 @@ Tensor visible_keys(const AttentionInputs& in, const AttentionMask& m, Dtype dty
   const int64_t batch = m.lengths || m.query_document_ids ? in.query.size(0) : 1, keys = in.key.size(1);
   const Tensor n = Tensor::empty_like(in.query, Shape{batch, in.query.size(1)}, dtype);
   dispatch(dtype, "visible_keys", [&]<class T>() {
-    rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
+    rows(n.device(), n.numel(), m.query_document_ids || m.table.bits ? static_cast<int>(keys) : 1,
          VisibleKeys<T>{view_of(m, in.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
   });
   return n;
