@@ -16,8 +16,9 @@ GptSettings checked(GptSettings s) {
   return s;
 }
 
-BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
-  BlockOptions options = block_options(s, position);
+BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation,
+                               nn::Parameter& attention_activation) {
+  BlockOptions options = block_options(s, position, attention_activation);
   set_own_biases(options, s);
   options.kv_heads = s.kv_heads, options.head_size = s.head_size;
   options.normalization_bias = s.normalization_bias;
@@ -48,7 +49,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
   for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(options_of_blocks(s, *position_, activation_)));
+    blocks_.push_back(std::make_unique<Block>(options_of_blocks(s, *position_, activation_, attention_activation_)));
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
@@ -80,6 +81,7 @@ void Gpt::visit(nn::Visitor& v) {
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("activation", activation_);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head.weight", head_weight_);
   v("head.bias", head_bias_);

@@ -62,13 +62,15 @@ inline std::vector<ModelCase> model_cases() {
   const ModelCase of_text{{}, run_text}, of_image{{}, run_image};
   for (const char* attention :
        {"softmax", "softmax(persistent=slots(3, split=yes))", "softmax(soft_cap=2)", "pointwise(relu, alpha=1)",
-        "relu_former", "rela", "linear(elu)", "sparsemax", "entmax15", "gau", "softmax(qk_norm=rms, gate=silu)"})
+        "pointwise(prelu)", "pointwise(xielu, parameters_per=model)", "relu_former", "rela", "linear(elu)", "sparsemax",
+        "entmax15", "gau", "softmax(qk_norm=rms, gate=silu)"})
     add(text, of_text, {{"attention", attention}});
   for (const char* feed_forward :
        {"dense(relu)", "dense(prelu)", "gated(silu)", "gated(prelu)", "memory(relu)", "memory(softmax, norm=layer)",
         "persistent(slots=5, heads=2, projections=yes)", "none"})
     add(text, of_text, {{"feed_forward", feed_forward}});
-  for (const char* normalization : {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "batch"})
+  for (const char* normalization :
+       {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "dynamic(xielu)", "batch"})
     add(text, of_text, {{"normalization", normalization}});
   for (const char* norm_place : {"post", "pre"})
     add(text, of_text, {{"norm_place", norm_place}, {"residual_gain", "0.5"}});

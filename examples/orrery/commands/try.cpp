@@ -113,9 +113,9 @@ struct Role {
 };
 std::vector<Role> roles_of(const Name& name) {
   if (name.first == "activation") {
-    const Role dense = {"feed_forward", "dense(" + name.second + ")"};
-    if (nn::is_learned_activation(name.second)) return {dense};
-    return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
+    return {{"feed_forward", "dense(" + name.second + ")"},
+            {"attention", "pointwise(" + name.second + ")"},
+            {"normalization", "dynamic(" + name.second + ")"}};
   }
   for (const char* key : {"attention", "feed_forward", "normalization", "position"})
     if (name.first == key) return {{key, name.second}};

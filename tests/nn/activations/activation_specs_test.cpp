@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/ops/ops.h"
-#include "nn/formulas/activation.h"
+#include "nn/formulas/pointwise_function.h"
 #include "tests/nn/activations/curves.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
@@ -27,7 +27,7 @@ TEST_CASE("the catalogue contains every activation") {
     CHECK(!Activation(name).info().formula.empty());
     CHECK(!Activation(name).info().source.empty());
   }
-  for (const char* name : {"prelu", "xielu"}) CHECK(is_learned_activation(name));
+  for (const char* name : {"prelu", "xielu"}) CHECK(Activation::any(name).parameter_count() > 0);
   CHECK(Activation("relu").derivative(0) == 0);
   CHECK(Activation("gelu").value(1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
   CHECK(Activation("gelu").value(-5) == doctest::Approx(-1.4332578595e-6).epsilon(1e-10));  // 1 + erf would cancel
@@ -62,12 +62,10 @@ TEST_CASE("a mistake in an activation's spec has an error message") {
   expect_error([] { Activation("elu(1, 2)"); }).names("elu").offers(1).value("'2'").offers("alpha");
   expect_error([] { Activation("prelu"); }).names("activation").value("'prelu'").names("parameters").offers(names);
   expect_error([] { Activation::any("prelo"); }).names("activation").value("'prelo'").offers("'prelu'");
-  const auto of_tile = [] { Activation::any("prelu").role<TileRole<float>>(); };
-  expect_error(of_tile).names("tile").value("'prelu'").names("parameters");
+  const auto without_parameters = [] { Activation::any("prelu").role<ElementwiseRole>(); };
+  expect_error(without_parameters).names("activation").value("'prelu'").names("parameters").offers("another");
   const auto negative = [] { Activation::any("xielu(negative=0.4)").initial_parameters(); };
   expect_error(negative).names("xielu").names("negative").value("0.4").names("beta").offers("0.5");
-  CHECK(is_learned_activation("prelu"));
-  CHECK(!is_learned_activation("relu"));
 }
 
 TEST_CASE("a mistake in an activation's operands has an error message") {
@@ -85,4 +83,9 @@ TEST_CASE("a mistake in an activation's operands has an error message") {
   expect_error([&] { prelu.value(1, two); }).names("prelu").value(2).offers(1);
   expect_error([&] { prelu(x); }).names("prelu").offers(1).value("none");
   expect_error([&] { silu(x, random_tensor({1})); }).names("silu").offers(0).value("some");
+  Parameter shared;
+  const PointwiseFunction xielu(Activation::any("xielu"), &shared);
+  expect_error([&] { PointwiseFunction(prelu, &shared); }).names("prelu").value(1).value(2).offers("one activation");
+  const auto none = [&] { prelu.check_parameters("attention", {}, 4); };
+  expect_error(none).names("attention").names("prelu").offers(1).value("(0)");
 }
