@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = QueryWork<A>(p, 1).q;
-  const auto& f = function_of<A>(p, q);
+  [[maybe_unused]] const auto& f = function_of<A>(p, q);
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
   RowSums<A> sums[Tile::each];
   A log_sum[Tile::each];
@@ -210,12 +210,6 @@ void backward_of_queries(const P& p, A* spans, A* parameters) {
   if (blocks > 0)
     launch(attention_launch<A>("attention: backward of queries", blocks), attention_backward_queries_kernel<A, P>, p,
            spans, parameters);
-}
-// Adds dp of F: (parameters, batch, heads, rows) to (heads, parameters).
-template <class A, class P>
-void add_parameter_rows(const P& p, const A* all, int64_t rows) {
-  launch({"attention: parameters", dim3(static_cast<unsigned>(p.query_heads), parameters_of<P>), 32},
-         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, p.gradients.parameters);
 }
 // `tiles`: number of tiles over all heads that have separate gradients
 template <class A, class P>

@@ -1,6 +1,6 @@
 // Attention on a GPU, for plain C++: problems of engine/attention_formula/problem.h with device
 // pointers. The weighting is a type: each formula file that includes cuda/attention/attention.cuh
-// compiles its own kernels, so the innermost loop of a kernel calls no function pointer. Each of 29
+// compiles its own kernels, so the innermost loop of a kernel calls no function pointer. Each of 31
 // activations takes about 11 seconds of nvcc, together 3 minutes of a build on two cores.
 #pragma once
 
@@ -17,7 +17,7 @@ struct SoftmaxWeights {
 // instead of each score if there is a type F::homogeneous: F(a s) = a F(s) for a > 0.
 template <class F>
 struct PointwiseWeights {
-  static constexpr int parameters = 0;
+  static constexpr int parameters = 0;  // learned ones
   static constexpr bool softmax = false, tensor_cores = requires { typename F::tensor_cores; },
                         homogeneous = requires { typename F::homogeneous; };
   F f;

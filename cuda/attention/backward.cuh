@@ -57,7 +57,7 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
                               const typename AttentionTile<A>::Registers& ramp_values,
                               typename AttentionTile<A>::Registers& s, typename AttentionTile<A>::Registers& g,
                               RowGradients<A, P>& sums) {
-  const auto& f = function_of<A>(p, q);
+  [[maybe_unused]] const auto& f = function_of<A>(p, q);
   const RandomKey rng_key = p.dropout.kept > 0 ? p.dropout.rng_key.load() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
@@ -229,6 +229,12 @@ __global__ void __launch_bounds__(32)
     sum += own[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
   sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x == 0) spans[blockIdx.x * gridDim.y + blockIdx.y] = sum;
+}
+// Adds rows of dp of F: (parameters, batch, heads, rows) to (heads, parameters).
+template <class A, class P>
+void add_parameter_rows(const P& p, const A* all, int64_t rows) {
+  launch({"attention: parameters", dim3(static_cast<unsigned>(p.query_heads), parameters_of<P>), 32},
+         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, p.gradients.parameters);
 }
 
 // ---- dk and dv, of the context or of slots

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const KeyWalk walk(p, q, owned, walked);
   const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
   const RareOptions options(p);
-  const auto& f = function_of<float>(p, q);
+  [[maybe_unused]] const auto& f = function_of<float>(p, q);
   const auto weigh = [&](const KeyTile& keys) {
     uint32_t visible[blocks];
     coverage = visibility.find_visible(p, q, keys, visible);

@@ -8,8 +8,8 @@ namespace orrery::cuda {
 
 // Computes the values per query. A block has consecutive queries of one head and eight lanes per
 // query. Each lane takes eight elements at a time: 16 bytes, in one load if all rows are aligned.
-inline constexpr int warps_of_queries = tensor_core_attention_threads / 32;  // of a block
 inline constexpr int lanes_of_terms = 8, elements_of_terms = 8, queries_of_terms = attention_threads / lanes_of_terms;
+inline constexpr int warps_of_queries = tensor_core_attention_threads / 32;  // of a block
 
 struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
   uint32_t pair[elements_of_terms / 2];
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
   const RareOptions options(p);
   const bool queries_end = own_query + 16 * blocks > p.queries;
-  const auto& f = function_of<float>(p, q);
+  [[maybe_unused]] const auto& f = function_of<float>(p, q);
   float parameter_sums[maximum(1, parameters_of<P>)] = {};
   TileMasks<blocks> masks = {};
   typename Tile::Scores g[blocks];
