@@ -29,7 +29,7 @@ constexpr int64_t window = 9;  // pixels
 class Resnet::Block final : public nn::Module {
  public:
   Block(const ResnetSettings& s, int64_t inputs, int64_t outputs, int64_t stride)
-      : activation_(nn::Activation::any(s.activation)),
+      : activation_(nn::Activation(s.activation)),
         first_(convolution_3x3(inputs, outputs, stride,
                                weights_of(s).hidden(window * inputs, window * outputs, stages * s.blocks, 1))),
         second_(
@@ -75,7 +75,7 @@ class Resnet::Block final : public nn::Module {
 
 Resnet::Resnet(const ResnetSettings& settings)
     : settings_(checked(settings)),
-      activation_(nn::Activation::any(settings_.activation)),
+      activation_(nn::Activation(settings_.activation)),
       first_(convolution_3x3(settings_.channels, settings_.width, 1,
                              weights_of(settings_).other(window * settings_.channels, window * settings_.width))),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width})),

@@ -132,7 +132,7 @@ class Dense final : public SlotFeedForward {
 
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
-      : function_(Activation::any(settings.activation), o.shared_activation),
+      : function_(Activation(settings.activation), o.shared_activation),
         input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.hidden(o.width, o.d_ff, o.layers)}),
         output_(o.d_ff, o.width,
                 {.bias = o.bias, .weight = o.initial_weights.residual_output(o.d_ff, o.width, o.layers)}) {}
@@ -185,7 +185,7 @@ GradientCase case_of(const Activation& f, const CaseTensors& random, const Tenso
 GradientCase gradient_case(const CaseTensors& random) { return case_of(Activation("gelu_tanh"), random); }
 REGISTER_GRADIENT_CASE("feed_forward", "dense", gradient_case);
 GradientCase learned_case(const CaseTensors& random) {
-  return case_of(Activation::any("xielu"), random, random({2}));
+  return case_of(Activation("xielu"), random, random({2}));
 }
 REGISTER_GRADIENT_CASE("feed_forward", "dense", learned_case);
 

@@ -152,7 +152,7 @@ class Gated final : public Sublayer {
 
   Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
   Gated(const Settings& settings, const FeedForwardOptions& o)
-      : function_(Activation::any(settings.activation), o.shared_activation),
+      : function_(Activation(settings.activation), o.shared_activation),
         d_ff_(settings.two_thirds ? std::max<int64_t>(1, sum_of_sizes("gated: d_ff", {o.d_ff, o.d_ff, 1}) / 3)
                                   : o.d_ff),
         input_(o.width, sum_of_sizes("gated: 2 d_ff", {d_ff_, d_ff_}),

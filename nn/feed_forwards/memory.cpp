@@ -60,7 +60,7 @@ class Memory final : public SlotFeedForward {
             "': softmax takes no settings here; use memory(softmax, scale=...)");
     } else {
       check_function(settings.function.name);
-      function_.emplace(Activation::any(settings.function), o.shared_activation);
+      function_.emplace(Activation(settings.function), o.shared_activation);
       check(scale_ == 1, "memory: scale (", print_number(scale_), ") is for softmax only; with ",
             function_->activation().spec(), " it must be 1");
       if (o.bias) {

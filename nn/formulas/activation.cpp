@@ -152,7 +152,7 @@ bool well_formed(const ActivationInfo& info, const detail::FormulaSizes& sizes) 
 }
 
 GradientCase gradient_case(const ActivationInfo& info, const CaseTensors& random) {
-  const Activation f = Activation::any(info.name);
+  const Activation f(info.name);
   const Tensor x = off_kinks(info, scale(random({4, 9}), 3));
   if (f.parameter_count() > 0)
     return {{{"x", x}, {"p", Tensor::from(Shape{f.parameter_count()}, f.initial_parameters(), Dtype::f64)}},
@@ -200,17 +200,11 @@ std::vector<Setting> ranges_of_activation(std::string_view name) {
   return settings;
 }
 
-Activation::Activation(const Spec& spec) : Activation(any(spec)) {
-  check(info().parameters.empty(), "activation: '", spec.name,
-        "' has learned parameters, which are not supported here; choose one of ", join(activation_names()));
-}
-Activation Activation::any(const Spec& spec) {
+Activation::Activation(const Spec& spec) {
   const detail::ActivationEntry& entry = detail::activations().at(spec.name);
-  Activation f;
-  f.info_ = entry.info;
-  f.constants_ = read_constants(*entry.info, spec);
-  f.formula_ = entry.make(f.constants_.data());
-  return f;
+  info_ = entry.info;
+  constants_ = read_constants(*entry.info, spec);
+  formula_ = entry.make(constants_.data());
 }
 std::string Activation::spec() const {
   Spec spec{std::string(info().name), {}};

@@ -6,7 +6,7 @@
 //
 // Some have learned parameters p:
 //
-//   const Activation g = Activation::any("prelu");
+//   const Activation g("prelu");
 //   Tensor y = g(x, p);
 //
 // Each is one file in nn/activations/, which includes nn/formulas/kernels.h. A role is an abstract
@@ -136,16 +136,13 @@ bool add_activation(const ActivationEntry& entry, const FormulaSizes& sizes);
 
 class Activation {
  public:
-  // "silu", "elu(0.5)", "elu(alpha=0.5)". Throws for unknown names, constants out of their range
-  // and, except in `any`, learned parameters.
+  // "silu", "elu(0.5)", "elu(alpha=0.5)". Throws for unknown names and constants out of their range.
   explicit Activation(std::string_view spec) : Activation(parse_spec(spec)) {}
   explicit Activation(const Spec& spec);
-  static Activation any(std::string_view spec) { return any(parse_spec(spec)); }
-  static Activation any(const Spec& spec);
 
   const ActivationInfo& info() const { return *info_; }
   const std::vector<double>& constants() const { return constants_; }
-  std::string spec() const;  // Activation::any(a.spec()) equals a
+  std::string spec() const;  // Activation(a.spec()) equals a
   int parameter_count() const { return static_cast<int>(info().parameters.size()); }
   std::vector<double> initial_parameters() const;  // parameter_count() values
 
@@ -179,7 +176,6 @@ class Activation {
   }
 
  private:
-  Activation() = default;
   [[noreturn]] void fail_without_role(const char* role) const;
   void check_count(std::span<const double> p) const;
   std::vector<double> formula_parameters(std::span<const double> p) const;

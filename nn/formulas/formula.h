@@ -53,14 +53,13 @@ struct Bound {
   A p[F::parameters];
   template <class T>
   HOST_DEVICE T value(T x) const {
-    return f.value(to_float(x), all());
+    return f.value(to_float(x), p);
   }
   template <class T>
   HOST_DEVICE T derivative(T x) const {
-    return f.derivative(to_float(x), all());
+    return f.derivative(to_float(x), p);
   }
-  HOST_DEVICE void parameter_derivatives(A x, A* out) const { f.parameter_derivatives(x, all(), out); }
-  HOST_DEVICE const A* all() const { return p; }
+  HOST_DEVICE void parameter_derivatives(A x, A* out) const { f.parameter_derivatives(x, p, out); }
 };
 // Returns f with the parameters p[0], p[stride], ... in A; a formula without parameters itself.
 template <class A, class F, class T>

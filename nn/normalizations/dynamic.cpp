@@ -103,7 +103,7 @@ class Dynamic final : public DynamicNormalization {
  private:
   static Form parse(const Spec& spec) {
     const auto s = settings_from<Settings>(spec);
-    return {.activation = Activation::any(s.activation),
+    return {.activation = Activation(s.activation),
             .alpha = s.alpha,
             .learn_alpha = s.learn_alpha,
             .affine = s.affine};
@@ -131,7 +131,7 @@ GradientCase without_weight(const CaseTensors& random) {
 }
 REGISTER_GRADIENT_CASE("normalization", "dynamic", without_weight);
 GradientCase learned(const CaseTensors& random) {
-  const Activation xielu = Activation::any("xielu");
+  const Activation xielu("xielu");
   return {{{"x", random({5, 7})},
            {"alpha", random({1})},
            {"shift", random({1})},

@@ -228,7 +228,7 @@ Results attended(const std::string& activation, int64_t head_size, Device device
     x.back().set_requires_grad();
   }
   const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(head_size))};
-  const auto function = activation.empty() ? std::optional<Activation>() : Activation::any(activation);
+  const auto function = activation.empty() ? std::optional<Activation>() : Activation(activation);
   Tensor p;
   if (function && function->parameter_count() > 0)
     p = random_tensor({2, function->parameter_count()}, 8).to(Dtype::f32).to(device).clone().set_requires_grad();

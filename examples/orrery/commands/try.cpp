@@ -100,7 +100,7 @@ void print_row(const Name& name) {
 
 void print_plot(const Name& name, double range) {
   if (name.first != "activation") return;
-  const nn::Activation f = nn::Activation::any(name.second);
+  const nn::Activation f(name.second);
   const std::vector<double> p = f.initial_parameters();
   std::cout << plot(
       {{name.second + (p.empty() ? "(x)" : "(x), initial parameters"), [&](double x) { return f.value(x, p); }},

@@ -135,7 +135,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
   }
   if (is_set(settings.gate)) {
-    gate_function_.emplace(Activation::any(settings.gate));
+    gate_function_.emplace(Activation(settings.gate));
     gate_ = std::make_unique<Linear>(width, queries, linear({}));
   }
   if (is_set(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
@@ -149,7 +149,7 @@ AttentionLayer::~AttentionLayer() = default;
 
 void AttentionLayer::set_function(const Spec& function, const ParameterSettings& settings) {
   const std::string& per = settings.parameters_per;
-  const Activation f = Activation::any(function);
+  const Activation f(function);
   check(per != "model" || options_.shared_activation || f.parameter_count() == 0, name_,
         ": parameters_per=model needs a model that shares them; use head or layer");
   function_.emplace(f, per == "model" ? options_.shared_activation : nullptr, per == "head" ? options_.heads : 0);

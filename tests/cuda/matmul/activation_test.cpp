@@ -167,7 +167,7 @@ TEST_CASE("products with an activation: values and derivatives of every bf16 num
   }
   for (const std::string& name : nn::learned_activation_names()) {  // against the tiles of a CPU
     INFO(name);
-    const nn::Activation f = nn::Activation::any(name);
+    const nn::Activation f(name);
     const std::vector<float> p(static_cast<size_t>(f.parameter_count()), 0.375f);  // exact in bf16
     DeviceArray<bf16> parameters(Device::cuda, std::vector<bf16>(p.size(), bf16(0.375f)));
     f.role<nn::EpilogueRole<bf16>>().multiply(forward, 0, parameters.input(), second.data());

@@ -18,7 +18,7 @@ TEST_CASE("a dense feed-forward is attention over its own weights") {
   const Tensor x = random_tensor({1, rows, 1, width}, 1), dy = random_tensor({1, rows, 1, width}, 2);
   for (const std::string& name : nn::detail::activations().names()) {
     INFO(name);
-    const Activation f = Activation::any(name);
+    const Activation f(name);
     const Tensor dense_in = random_tensor({slots, width}, 3).set_requires_grad(),
                  dense_out = random_tensor({width, slots}, 4).set_requires_grad();
     const Tensor in = dense_in.clone().set_requires_grad(), out = dense_out.clone().set_requires_grad();
