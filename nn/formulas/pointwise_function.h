@@ -10,7 +10,7 @@ class PointwiseFunction {
  public:
   // `shared`: the model's parameters, if all its layers share them. `heads`: each has its own.
   explicit PointwiseFunction(const Activation& function, Parameter* shared = nullptr, int64_t heads = 0)
-      : function_(function), shared_(shared) {
+      : function_(function), shared_(function.parameter_count() > 0 ? shared : nullptr) {
     const int64_t n = function_.parameter_count();
     if (n == 0) return;
     if (!parameters()) {
@@ -40,8 +40,8 @@ class PointwiseFunction {
 
  private:
   Activation function_;
-  Parameter* shared_;
-  Parameter own_;  // undefined if there are none, or they are shared
+  Parameter* shared_;  // null: own_
+  Parameter own_;      // undefined if there are none, or they are shared
 };
 
 }  // namespace orrery::nn

@@ -53,6 +53,11 @@ inline std::vector<ModelCase> model_cases() {
         {"attention", "softmax(span=adaptive_span(8, R=4), persistent=3)"}},
        run_text},
       {{{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"attention", "relu_former"}}, run_pair},
+      {{{"model", "encoder_decoder"},
+        {"vocabulary", "9"},
+        {"attention", "pointwise(prelu, parameters_per=model)"},
+        {"cross_attention", "pointwise(relu, parameters_per=model)"}},
+       run_pair},
       {{{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"norm_place", "pre"}, {"feed_forward", "memory(relu)"}},
        run_pair}};
   const auto add = [&](const Assignments& base, const ModelCase& like, const Assignments& more) {
