@@ -23,12 +23,16 @@ class TileRole<T>::Of : public TileRole<T> {
   void add_parameter_gradients(const T* x, const T* g, int64_t n, const T* p, T* dp) const override {
     if constexpr (learned_count<F> > 0 && std::is_same_v<T, A>) {
       const Function f = bound<A>(f_, p);
-      for (int k = 0; k < learned_count<F>; ++k)
-        dp[k] += CpuRow{static_cast<int>(n)}.sum([&](int i) {
+      const auto sum_of = [&]<int k>(std::integral_constant<int, k>) {  // k as a constant, or it would not vectorize
+        return CpuRow{static_cast<int>(n)}.sum([&](int i) {
           A terms[learned_count<F>];
           f.parameter_derivatives(x[i], terms);
           return terms[k] * g[i];
         });
+      };
+      [&]<int... k>(std::integer_sequence<int, k...>) {
+        ((dp[k] += sum_of(std::integral_constant<int, k>())), ...);
+      }(std::make_integer_sequence<int, learned_count<F>>());
     }
   }
 
