@@ -22,49 +22,31 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-class Activate final : public EpilogueFunction<T> {  // hidden = F(z)
+class Hidden final : public EpilogueFunction<T> {  // hidden = F(z) of the product z; or, given z, also dz = F'(z) da
  public:
-  Activate(const Activation& activation, const Tensor& p, const Tensor& hidden)
+  Hidden(const Activation& activation, const Tensor& hidden, const Tensor& z, const Tensor& p)
       : activation_(activation),
         tile_(activation.role<TileRole<T>>()),
+        z_(z ? z.data<T>() : nullptr),
         p_(p ? p.data<T>() : nullptr),
         hidden_(hidden.mutable_data<T>()),
         d_ff_(hidden.size(-1)) {}
-  void row(int, int64_t row, int64_t column, int64_t columns, T* z) const override {
-    tile_.values(z, hidden_ + row * d_ff_ + column, columns, p_);
-  }
-  void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
-    activation_.role<EpilogueRole<T>>().multiply(product, bf16_terms, p_, hidden_);
-  }
-
- private:
-  const Activation& activation_;
-  const TileRole<T>& tile_;
-  const T* p_;
-  T* hidden_;
-  int64_t d_ff_;
-};
-template <class T>
-class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z); dz = F'(z) da overwrites da
- public:
-  HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& hidden)
-      : activation_(activation),
-        tile_(activation.role<TileRole<T>>()),
-        z_(z.data<T>()),
-        hidden_(hidden.mutable_data<T>()),
-        d_ff_(z.size(-1)) {}
-  void row(int, int64_t row, int64_t column, int64_t columns, T* da) const override {
+  void row(int, int64_t row, int64_t column, int64_t columns, T* c) const override {
     const int64_t offset = row * d_ff_ + column;
-    tile_.backward(z_ + offset, da, hidden_ + offset, da, columns);
+    if (z_)
+      tile_.backward(z_ + offset, c, hidden_ + offset, c, columns);
+    else
+      tile_.values(c, hidden_ + offset, columns, p_);
   }
   void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
-    activation_.role<EpilogueRole<T>>().multiply_backward(product, bf16_terms, z_, hidden_);
+    const EpilogueRole<T>& role = activation_.role<EpilogueRole<T>>();
+    z_ ? role.multiply_backward(product, bf16_terms, z_, hidden_) : role.multiply(product, bf16_terms, p_, hidden_);
   }
 
  private:
   const Activation& activation_;
   const TileRole<T>& tile_;
-  const T* z_;
+  const T *z_, *p_;
   T* hidden_;
   int64_t d_ff_;
 };
@@ -79,7 +61,7 @@ struct DenseFeedForward {
                     const Tensor& output_bias, const Tensor& residual, const Tensor& p) const {
     const int64_t rows = x.shape().rows(), d_ff = input.size(0);
     const Tensor z = Tensor::empty_like(x, x.shape().with(-1, d_ff)), hidden = Tensor::empty_like(z);
-    const Activate<T> activate(activation, p, hidden);
+    const Hidden<T> activate(activation, hidden, {}, p);
     multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
                 {z.mutable_data<T>()}, {.function = &activate, .bias = input_bias ? input_bias.data<T>() : nullptr});
     saved.save(x, input, z, output, p);
@@ -97,7 +79,7 @@ struct DenseFeedForward {
       dp = Tensor::empty_like(p);
       learned.forward(z, p, hidden), learned.backward(z, p, da, dz), learned.parameters_backward(z, p, da, dp);
     } else {
-      const HiddenGradients<T> epilogue(activation, z, hidden);
+      const Hidden<T> epilogue(activation, hidden, z, {});
       multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
                   {dz.mutable_data<T>()}, {.function = &epilogue});
     }
