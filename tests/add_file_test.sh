@@ -64,7 +64,8 @@ trained() {
 # A uniform guess has loss ln 65 = 4.17; the letters' frequencies alone give 3.35.  Without a normalization that
 # divides, small embeddings stay small: they and alpha are scaled, as DyT's authors do.
 text="--data=examples/data/tinyshakespeare.txt --model=gpt-char-small --layers=2 --width=64 --embedding_scale=learned"
-for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)'; do
+for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)' \
+  attention='pointwise(dropped_learned)'; do
   trained "$part" 3.2 $text "--$part"
 done
 trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \

@@ -78,6 +78,7 @@ AttentionProblem<Arithmetic<T>> problem_of(const AttentionInputs& x, const Atten
   p.slot_key = view_of<T>(x.slot_key), p.slot_value = view_of<T>(x.slot_value);
   p.relative_embedding = view_of<T>(x.relative_embedding);
   p.relative_bias = data_of<A>(x.relative_bias), p.span = data_of<A>(x.span);
+  p.parameters = data_of<A>(x.parameters), p.parameter_count = to_int(x.parameters ? x.parameters.size(1) : 0);
   set_options(p, options);
   return p;
 }
@@ -197,7 +198,8 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
     p.gradients = {mutable_view_of<T>(d.query),         mutable_view_of<T>(d.key),
                    mutable_view_of<T>(d.value),         mutable_view_of<T>(d.slot_key),
                    mutable_view_of<T>(d.slot_value),    mutable_view_of<T>(d.relative_embedding),
-                   mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span)};
+                   mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span),
+                   mutable_data_of<A>(d.parameters)};
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).backward(p);
     else

@@ -18,7 +18,7 @@ class AttentionKernels;
 
 // Inputs: B sequences, Tq queries and Tk keys of each, H query heads, Hk key heads (Hk divides H),
 // head size D, value size Dv, N slots. Only query, key and value are required. All have one dtype,
-// except that the bias and the span of bf16 queries are f32.
+// except that bias, span and parameters of bf16 queries are f32.
 struct AttentionInputs {
   Tensor query = {};                      // (B, Tq, H, D)
   Tensor key = {}, value = {};            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
@@ -26,6 +26,7 @@ struct AttentionInputs {
   Tensor relative_embedding = {};         // (distances, D): row |x| is added to keys at distance |x| in <q, k>
   Tensor relative_bias = {};              // (H, distances): column |x| is added to scores at distance |x|
   Tensor span = {};                       // z in tokens, (H) or (B, H, Tq): weights are 0 from |x| = z + ramp on
+  Tensor parameters = {};                 // (H, n): the n learned parameters of F for each head, if it has any
 };
 
 // Visibility of single pairs, equal for all sequences and heads: `bits` and `coverage` of MaskView.

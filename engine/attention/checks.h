@@ -58,6 +58,7 @@ inline void check_shapes(const AttentionInputs& x) {
   if (x.span)
     check_tensor("spans", x.span,
                  x.span.shape().rank() == 1 ? Shape{q.size(2)} : Shape{q.size(0), q.size(2), q.size(1)}, rows);
+  if (x.parameters) check_tensor("parameters of F", x.parameters, Shape{q.size(2), x.parameters.size(-1)}, rows);
   const int64_t largest =
       maximum(maximum(q.size(1), k.size(1)), maximum(x.slot_key ? x.slot_key.size(0) : 0, distances));
   check(largest < int64_t{1} << 29, "attention: ", largest,
@@ -132,6 +133,7 @@ inline void check_gradients(const AttentionInputs& x, const AttentionOutput& for
   check_given("relative embedding", d.relative_embedding, x.relative_embedding);
   check_given("relative bias", d.relative_bias, x.relative_bias);
   check_given("span", d.span, x.span);
+  check_given("parameters of F", d.parameters, x.parameters);
   check(!dy.entropy || (forward.entropy && forward.positive_sum),
         "attention: gradients of the entropy need the entropy and the positive sum; call attention_statistics first");
 }

@@ -24,6 +24,7 @@ struct QueryBlock {
   int64_t width;         // count rounded up to whole vectors
 
   bool softmax() const { return p.weighting.softmax(); }
+  const A* parameters() const { return p.parameters + head * p.parameter_count; }  // of F
   template <class B>  // rows of a head in (batch, n, heads, size), from token `token` of the batch on
   static Matrix<B> rows(TensorView<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
@@ -193,7 +194,7 @@ template <class N, class A = Accumulator<N>>
 void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
                        A* weights) {
   const int64_t n = keys.count * block.width;
-  block.p.weighting.template of<A>().function->values(scores, weights, n);
+  block.p.weighting.template of<A>().function->values(scores, weights, n, block.parameters());
   if (keys.coverage == Coverage::some) apply_mask(w.ramp_values, n, weights, weights);
 }
 

@@ -29,7 +29,7 @@ const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_
 // Sums of gradients that many tasks add to: each chunk of tasks has its own. Null: not computed.
 template <class A>
 struct SharedSums {
-  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr;  // span: per head only
+  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr, *parameters = nullptr;
 };
 
 // The scratch memory of one task; each array begins at a multiple of 64 bytes.

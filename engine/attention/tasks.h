@@ -24,7 +24,8 @@ class ChunkSums {
   explicit ChunkSums(const Problem<A>& p)
       : embedding_(p.gradients.relative_embedding.data ? int64_t{p.distances} * p.head_size : 0),
         bias_(p.gradients.relative_bias ? int64_t{p.query_heads} * p.distances : 0),
-        span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0) {}
+        span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0),
+        parameters_(p.gradients.parameters ? int64_t{p.query_heads} * p.parameter_count : 0) {}
 
   bool is_needed() const { return size() > 0; }
   void reserve(int64_t chunks) {
@@ -34,16 +35,17 @@ class ChunkSums {
     if (!is_needed()) return {};
     A* const first = chunks_[static_cast<size_t>(chunk)].data();
     return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
-            span_ ? first + embedding_ + bias_ : nullptr};
+            span_ ? first + embedding_ + bias_ : nullptr, parameters_ ? first + embedding_ + bias_ + span_ : nullptr};
   }
   void write(const AttentionGradients<A>& gradients, int64_t row) const {  // row: row size of relative_embedding
     write_part(0, embedding_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
     write_part(embedding_, bias_, gradients.relative_bias, 1, 1);
     write_part(embedding_ + bias_, span_, gradients.span, 1, 1);
+    write_part(embedding_ + bias_ + span_, parameters_, gradients.parameters, 1, 1);
   }
 
  private:
-  size_t size() const { return static_cast<size_t>(embedding_ + bias_ + span_); }
+  size_t size() const { return static_cast<size_t>(embedding_ + bias_ + span_ + parameters_); }
   void write_part(int64_t first, int64_t n, A* to, int64_t row, int64_t stride) const {
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -54,7 +56,7 @@ class ChunkSums {
     });
   }
 
-  int64_t embedding_, bias_, span_;  // elements
+  int64_t embedding_, bias_, span_, parameters_;  // elements
   std::vector<std::vector<A>> chunks_;
 };
 

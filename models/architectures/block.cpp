@@ -42,7 +42,8 @@ std::unique_ptr<nn::Sublayer> make_attention(const BlockOptions& o) {
                                           .initial_weights = o.initial_weights,
                                           .context = o.context,
                                           .position = o.position,
-                                          .mask = o.mask});
+                                          .mask = o.mask,
+                                          .shared_activation = o.attention_activation});
 }
 
 }  // namespace

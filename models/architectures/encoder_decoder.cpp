@@ -30,7 +30,7 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
 
 }  // namespace
 
-EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
+EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) {
   const EncoderDecoderSettings& s = settings_;
   const nn::InitialWeights weights = nn::initial_weights(s.initialization, s.width);
   Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
@@ -56,7 +56,8 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
                                 .layers = s.layers,
                                 .initial_weights = weights,
                                 .context = s.context,
-                                .position = stack.position.get()};
+                                .position = stack.position.get(),
+                                .shared_activation = &attention_activation_};
   nn::AttentionLayerOptions cross = own;
   cross.causal = false, cross.position = nullptr, cross.encoder_width = s.width;
   const auto mask = decoder ? causal_mask("encoder_decoder: decoder_mask", s.decoder_mask, s.context)
@@ -140,6 +141,7 @@ void EncoderDecoder::visit(nn::Visitor& v) {
   v("embedding_scale", embedding_scale_.parameter);
   visit(v, "encoder", encoder_);
   visit(v, "decoder", decoder_);
+  v("attention_activation", attention_activation_);
   v("head", head_);
 }
 

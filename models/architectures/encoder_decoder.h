@@ -98,7 +98,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
     std::vector<std::pair<std::string, std::unique_ptr<ResidualStep>>> steps;  // names and modules
     std::unique_ptr<nn::Module> norm;
   };
-  Stack make_stack(bool decoder) const;
+  Stack make_stack(bool decoder);
   void visit(nn::Visitor& v, const std::string& name, Stack& stack);
   Tensor run(Stack& stack, const Tensor& tokens, nn::ForwardPass& pass);
   const nn::Embedding& target_embedding() const {
@@ -106,6 +106,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   }
 
   EncoderDecoderSettings settings_;
+  nn::Parameter attention_activation_;  // shared by all attentions; undefined: each has its own, or none
   Stack encoder_, decoder_;
   LearnableScale embedding_scale_;
   nn::Parameter head_;  // undefined: tied to the embedding

@@ -16,8 +16,9 @@ GptSettings checked(GptSettings s) {
   return s;
 }
 
-BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
-  BlockOptions options = block_options(s, position);
+BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation,
+                               nn::Parameter& attention_activation) {
+  BlockOptions options = block_options(s, position, attention_activation);
   set_own_biases(options, s);
   options.kv_heads = s.kv_heads, options.head_size = s.head_size;
   options.normalization_bias = s.normalization_bias;
@@ -47,7 +48,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .heads = s.heads,
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
-  BlockOptions options = options_of_blocks(s, *position_, activation_);
+  BlockOptions options = options_of_blocks(s, *position_, activation_, attention_activation_);
   const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
   for (int64_t i = 0; i < s.layers; ++i) {
     options.mask = mask_of_layer(mask, s.mask, s.context, i);
@@ -84,6 +85,7 @@ void Gpt::visit(nn::Visitor& v) {
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("activation", activation_);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head.weight", head_weight_);
   v("head.bias", head_bias_);

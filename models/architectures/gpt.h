@@ -104,7 +104,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   GptSettings settings_;
   nn::Embedding embedding_;
   LearnableScale embedding_scale_;  // scales the sum of token embeddings and positions
-  nn::Parameter activation_;        // shared by the feed-forwards; undefined: each has its own, or none
+  nn::Parameter activation_, attention_activation_;  // shared by the layers; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

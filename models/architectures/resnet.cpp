@@ -29,7 +29,7 @@ constexpr int64_t window = 9;  // pixels
 class Resnet::Block final : public nn::Module {
  public:
   Block(const ResnetSettings& s, int64_t inputs, int64_t outputs, int64_t stride)
-      : activation_(s.activation),
+      : activation_(nn::Activation(s.activation)),
         first_(convolution_3x3(inputs, outputs, stride,
                                weights_of(s).hidden(window * inputs, window * outputs, stages * s.blocks, 1))),
         second_(
@@ -55,6 +55,7 @@ class Resnet::Block final : public nn::Module {
     v("first_norm", first_norm_);
     v("second", second_);
     v("second_norm", second_norm_);
+    activation_.visit(v);
     v("shortcut", shortcut_);
     v("shortcut_norm", shortcut_norm_);
   }
@@ -66,7 +67,7 @@ class Resnet::Block final : public nn::Module {
     return shortcut_norm_ ? (*shortcut_norm_)(projected, pass) : projected;
   }
 
-  nn::Activation activation_;
+  nn::PointwiseFunction activation_;
   nn::Convolution first_, second_;
   std::unique_ptr<nn::Module> first_norm_, second_norm_, shortcut_norm_;
   std::unique_ptr<nn::Convolution> shortcut_;
@@ -74,7 +75,7 @@ class Resnet::Block final : public nn::Module {
 
 Resnet::Resnet(const ResnetSettings& settings)
     : settings_(checked(settings)),
-      activation_(settings_.activation),
+      activation_(nn::Activation(settings_.activation)),
       first_(convolution_3x3(settings_.channels, settings_.width, 1,
                              weights_of(settings_).other(window * settings_.channels, window * settings_.width))),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width})),
@@ -103,6 +104,7 @@ Tensor Resnet::forward(const Tensor& pixels, nn::ForwardPass& pass) {
 void Resnet::visit(nn::Visitor& v) {
   v("first", first_);
   v("norm", norm_);
+  activation_.visit(v);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("head", head_);
 }

@@ -46,7 +46,7 @@ StreamModel::StreamModel(const StreamSettings& settings)
   const Spec default_norm = s.norm_place == "post" ? parse_spec("none") : s.normalization,
              last = s.final_normalization.name == "same" ? default_norm : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
-  BlockOptions options = block_options(s, *position_);
+  BlockOptions options = block_options(s, *position_, attention_activation_);
   set_own_biases(options, s);
   options.context = s.cache_length;
   const auto mask = causal_mask("stream: mask", s.mask, s.context + s.cache_length);
@@ -74,6 +74,7 @@ void StreamModel::visit(nn::Visitor& v) {
   v("position", position_);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head", head_);
 }

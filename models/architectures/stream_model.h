@@ -105,6 +105,7 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   LearnableScale embedding_scale_;
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
+  nn::Parameter attention_activation_;  // shared by the attentions; undefined: each has its own, or none
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;  // with norm_place=pre
   nn::Linear head_;

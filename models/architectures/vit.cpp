@@ -49,7 +49,7 @@ Vit::Vit(const VitSettings& settings)
     class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
     class_token_.decay = false;  // a vector
   }
-  BlockOptions options = block_options(s, *position_);
+  BlockOptions options = block_options(s, *position_, attention_activation_);
   options.causal = false, options.context = tokens();
   options.normalization_bias = s.normalization_bias;
   options.residual_gain = s.residual_gain;
@@ -89,6 +89,7 @@ void Vit::visit(nn::Visitor& v) {
   v("embedding_scale", embedding_scale_.parameter);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head", head_);
 }

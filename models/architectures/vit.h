@@ -95,6 +95,7 @@ class Vit final : public ImageModel, public HeadedModel {
   std::unique_ptr<nn::Position> position_;
   LearnableScale embedding_scale_;  // scales the sum of patches, class token and positions
   nn::Dropout embedding_dropout_;
+  nn::Parameter attention_activation_;  // shared by the attentions; undefined: each has its own, or none
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
   nn::Linear head_;

@@ -75,7 +75,7 @@ Pairs properties_of(const nn::ActivationInfo& info, const std::function<double(d
 }
 
 CatalogueEntry activation(const std::string& name) {
-  const nn::Activation f = nn::Activation::any(name);
+  const nn::Activation f(name);
   const nn::ActivationInfo& info = f.info();
   CatalogueEntry entry{std::string(info.name), {}, std::string(info.formula), std::string(info.source), {}, {}};
   for (const std::string_view alias : info.aliases) entry.aliases.emplace_back(alias);

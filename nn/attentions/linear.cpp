@@ -227,7 +227,7 @@ class LinearAttention final : public AttentionLayer {
   static inline const Info info{.name = "linear",
                                 .formula = "o_i = sum_j <F(q_i D^-1/4), F(k_j D^-1/4)> v_j, by running sums",
                                 .source = "Katharopoulos et al. 2020, arXiv:2006.16236",
-                                .parameters = "as softmax",
+                                .parameters = "as softmax; those of F, one set for the layer",
                                 .saves = "q, k, F(q), F(k), v"};
 
   LinearAttention(const Spec& spec, const AttentionLayerOptions& options)
@@ -235,8 +235,9 @@ class LinearAttention final : public AttentionLayer {
   LinearAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options,
                        {.dropout = false, .relative_position = false, .span = false, .slots = false, .mask = false}),
-        function_(settings.function),
-        normalize_(settings.normalize) {}
+        normalize_(settings.normalize) {
+    set_function(settings.function, {.parameters_per = "layer"});  // of queries and keys, whose heads may differ
+  }
 
  private:
   Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
@@ -249,6 +250,7 @@ class LinearAttention final : public AttentionLayer {
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
     AttentionInputs mapped = in;
+    mapped.parameters = {};
     std::tie(mapped.query, mapped.key) = features(in, o);
     AttentionOptions plain = o;
     plain.scale = 1;
@@ -260,7 +262,7 @@ class LinearAttention final : public AttentionLayer {
     const LinearAttentionOperation::UsedTokens used = LinearAttentionOperation{o.mask}.used(in.query, in.key);
     const Tensor zero = Tensor::zeros_like(in.query, {1});
     const auto map = [&](const Tensor& x, const Tensor& mask) {
-      return function_(where(mask, x, zero) * std::sqrt(o.scale));
+      return function()(where(mask, x, zero) * std::sqrt(o.scale));
     };
     return {map(in.query, used.queries), map(in.key, used.keys)};
   }
@@ -269,12 +271,12 @@ class LinearAttention final : public AttentionLayer {
     return where(by, x / where(by, by, one), Tensor::zeros_like(x, {1}));
   }
 
-  Activation function_;
   bool normalize_;
 };
 REGISTER_ATTENTION(LinearAttention);
 const bool cases =
-    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, attend_to_self=no)"});
+    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, attend_to_self=no)",
+                                   "linear(xielu)"});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -152,7 +152,7 @@ bool well_formed(const ActivationInfo& info, const detail::FormulaSizes& sizes) 
 }
 
 GradientCase gradient_case(const ActivationInfo& info, const CaseTensors& random) {
-  const Activation f = Activation::any(info.name);
+  const Activation f(info.name);
   const Tensor x = off_kinks(info, scale(random({4, 9}), 3));
   if (f.parameter_count() > 0)
     return {{{"x", x}, {"p", Tensor::from(Shape{f.parameter_count()}, f.initial_parameters(), Dtype::f64)}},
@@ -199,22 +199,12 @@ std::vector<Setting> ranges_of_activation(std::string_view name) {
   for (Setting& setting : settings) setting.value = static_cast<double*>(nullptr);
   return settings;
 }
-bool is_learned_activation(std::string_view name) {
-  const detail::ActivationEntry* const entry = detail::activations().find(name);
-  return entry && !entry->info->parameters.empty();
-}
 
-Activation::Activation(const Spec& spec) : Activation(any(spec)) {
-  check(info().parameters.empty(), "activation: '", spec.name,
-        "' has learned parameters, which are not supported here; choose one of ", join(activation_names()));
-}
-Activation Activation::any(const Spec& spec) {
+Activation::Activation(const Spec& spec) {
   const detail::ActivationEntry& entry = detail::activations().at(spec.name);
-  Activation f;
-  f.info_ = entry.info;
-  f.constants_ = read_constants(*entry.info, spec);
-  f.formula_ = entry.make(f.constants_.data());
-  return f;
+  info_ = entry.info;
+  constants_ = read_constants(*entry.info, spec);
+  formula_ = entry.make(constants_.data());
 }
 std::string Activation::spec() const {
   Spec spec{std::string(info().name), {}};
@@ -225,8 +215,9 @@ std::string Activation::spec() const {
 }
 void Activation::fail_without_role(const char* role) const {
   fail(role, ": '", info().name,
-       info().parameters.empty() ? "' was built without CUDA; configure with -DORRERY_CUDA=ON"
-                                 : "' has learned parameters, which are not supported here; use another");
+       std::string_view(role) == ElementwiseRole::role
+           ? "' has learned parameters, which are not supported here; use another"
+           : "' was built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 
 std::vector<double> Activation::initial_parameters() const {
@@ -239,6 +230,11 @@ std::vector<double> Activation::initial_parameters() const {
 void Activation::check_count(std::span<const double> p) const {
   check(p.size() == info().parameters.size(), info().name, ": the number of parameters (", p.size(), ") must be ",
         info().parameters.size());
+}
+void Activation::check_parameters(const char* owner, const Tensor& p, int64_t heads) const {
+  const int64_t n = parameter_count();
+  check(n > 0 ? p && (p.shape() == Shape{n} || p.shape() == Shape{heads, n}) : !p, owner, ": ", info().name, " has ", n,
+        " learned parameters, but a tensor of shape ", p ? p.shape() : Shape{0}, " was given");
 }
 std::vector<double> Activation::formula_parameters(std::span<const double> p) const {
   check_count(p);
@@ -280,12 +276,12 @@ Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
   check(fits, info().name, ": parameters of shape ", p.shape(), " do not fit x ", x.shape(), "; they must be ",
         Shape{n}, ", or ", Shape{n, channels}, " for one per channel");
   // Softplus of a few numbers is cheap, and autograd differentiates it.
-  return record(ActivateLearned{*this}, x, info().positive ? Activation("softplus")(p) : p);
+  return record(ActivateLearned{*this}, x, formula_parameters(p));
 }
-Tensor Activation::gate(const Tensor& x, const Tensor& up) const {
+Tensor Activation::gate(const Tensor& x, const Tensor& up, const Tensor& p) const {
   check_same_kind("gate", x, up);
   check(x.shape() == up.shape(), "gate: x ", x.shape(), " and up ", up.shape(), " must have the same shape");
-  return record(Gate{*this}, x, up);
+  return parameter_count() > 0 ? (*this)(x, p) * up : record(Gate{*this}, x, up);
 }
 
 }  // namespace orrery::nn

@@ -1,4 +1,4 @@
-// The roles (activation.h) of a formula on whole tensors and on tiles of other operations.
+// The role (activation.h) of a formula without parameters on whole tensors.
 #pragma once
 
 #include "engine/loops/loops.h"
@@ -92,25 +92,6 @@ class ElementwiseRole::Of : public ElementwiseRole {
       map(x.device(), n, approx_function<T>(detail::GatedBackward<F>{f_}),
           Outputs<T, 2>{{dx.mutable_data<T>(), dup.mutable_data<T>()}}, x.data<T>(), up.data<T>(), dy.data<T>());
     });
-  }
-
- private:
-  F f_;
-};
-
-template <class T>
-template <class F>
-class TileRole<T>::Of : public TileRole<T> {
- public:
-  explicit Of(const F& f) : f_(f) {}
-  void values(const T* x, T* y, int64_t n) const override {
-    orrery::detail::map_range(0, n, detail::ValueOf<F>{f_}, y, x);
-  }
-  void backward(const T* x, const T* g, T* y, T* dx, int64_t n) const override {
-    if (y)
-      orrery::detail::map_range(0, n, detail::ValueAndDerivativeTimes<F>{f_}, Outputs<T, 2>{{y, dx}}, x, g);
-    else
-      orrery::detail::map_range(0, n, detail::DerivativeTimes<F>{f_}, dx, x, g);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include "engine/math/approx_float.h"
 #include "engine/math/dual.h"
 #include "engine/types/host_device.h"
 #include "engine/math/positive_part.h"
@@ -39,6 +40,40 @@ concept LearnedFormula = std::is_trivially_copyable_v<F> &&
   { f.derivative(x, p) } -> std::same_as<float>;
   { f.derivative(z, q) } -> std::same_as<double>;
 };
+
+template <class F>
+inline constexpr int learned_count = 0;
+template <LearnedFormula F>
+inline constexpr int learned_count<F> = F::parameters;
+
+// A formula with the values of its parameters. Kernels use it as a formula without parameters.
+template <LearnedFormula F, class A>
+struct Bound {
+  F f;
+  A p[F::parameters];
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return f.value(to_float(x), p);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return f.derivative(to_float(x), p);
+  }
+  HOST_DEVICE void parameter_derivatives(A x, A* out) const { f.parameter_derivatives(x, p, out); }
+};
+// Returns f with the parameters p[0], p[stride], ... in A; a formula without parameters itself.
+template <class A, class F, class T>
+HOST_DEVICE auto bound(const F& f, const T* p, int64_t stride = 1) {
+  if constexpr (learned_count<F> > 0) {
+    Bound<F, A> with{f, {}};
+    for (int k = 0; k < F::parameters; ++k) with.p[k] = static_cast<A>(p[k * stride]);
+    return with;
+  } else {
+    return f;
+  }
+}
+template <class A, class F>
+using BoundTo = decltype(bound<A>(std::declval<const F&>(), static_cast<const A*>(nullptr)));
 
 namespace detail {
 

@@ -21,6 +21,7 @@
 #include "nn/formulas/elementwise.h"
 #include "nn/formulas/epilogue.h"
 #include "nn/formulas/learned.h"
+#include "nn/formulas/tile_kernels.h"
 
 namespace orrery::nn {
 namespace detail {
@@ -31,20 +32,20 @@ struct WithRoles final : Numbers, Roles::template Of<F>... {
 };
 
 // The roles of a formula, each compiled for it. A new role needs a line here and its own file.
+template <class F, class Numbers, class OnTensors>
+using AllRoles = WithRoles<F, Numbers, OnTensors, TileRole<float>, TileRole<double>, TileRole<bf16>,
+#if defined(__CUDACC__) || defined(EMULATE_CUDA)
+                           EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
+                           AttentionRole<double>,
+#endif
+                           DynamicNormRole>;
 template <class F>
 struct RolesOf {
-  using Type = WithRoles<F, PlainScalars<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
-#if defined(__CUDACC__) || defined(EMULATE_CUDA)
-                         EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
-                         AttentionRole<double>,
-#endif
-                         DynamicNormRole>;
-  static constexpr int parameters = 0;
+  using Type = AllRoles<F, PlainScalars<F>, ElementwiseRole>;
 };
 template <LearnedFormula F>
 struct RolesOf<F> {
-  using Type = WithRoles<F, LearnedScalars<F>, LearnedRole>;
-  static constexpr int parameters = F::parameters;
+  using Type = AllRoles<F, LearnedScalars<F>, LearnedRole>;
 };
 
 template <class F>
@@ -60,7 +61,7 @@ template <class F>
 requires PlainFormula<F> || LearnedFormula<F>
 bool add_activation() {  // returns true, so that a static object can hold the result
   const detail::ActivationEntry entry{F::info.name, &F::info, detail::FormulaOf<F>::make};
-  return detail::add_activation(entry, {sizeof(F), detail::RolesOf<F>::parameters});
+  return detail::add_activation(entry, {sizeof(F), learned_count<F>});
 }
 
 #define REGISTER_ACTIVATION(Type) \

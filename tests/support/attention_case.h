@@ -38,10 +38,10 @@ template <class A>
 class WeightFunction final : public TileFunction<A> {
  public:
   explicit WeightFunction(Kind kind) : kind_(kind) {}
-  void values(const A* s, A* w, int64_t n) const override {
+  void values(const A* s, A* w, int64_t n, const A*) const override {
     for (int64_t i = 0; i < n; ++i) w[i] = evaluate(kind_, s[i]).value;
   }
-  void backward(const A* s, const A* g, A* w, A* ds, int64_t n) const override {
+  void backward(const A* s, const A* g, A* w, A* ds, int64_t n, const A*) const override {
     ++tiles_pulled_back;
     for (int64_t i = 0; i < n; ++i) {
       const Slope<A> f = evaluate(kind_, s[i]);

@@ -101,7 +101,7 @@ void print_row(const Name& name) {
 
 void print_plot(const Name& name, double range) {
   if (name.first != "activation") return;
-  const nn::Activation f = nn::Activation::any(name.second);
+  const nn::Activation f(name.second);
   const std::vector<double> p = f.initial_parameters();
   std::cout << plot(
       {{name.second + (p.empty() ? "(x)" : "(x), initial parameters"), [&](double x) { return f.value(x, p); }},
@@ -114,9 +114,9 @@ struct Role {
 };
 std::vector<Role> roles_of(const Name& name) {
   if (name.first == "activation") {
-    const Role dense = {"feed_forward", "dense(" + name.second + ")"};
-    if (nn::is_learned_activation(name.second)) return {dense};
-    return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
+    return {{"feed_forward", "dense(" + name.second + ")"},
+            {"attention", "pointwise(" + name.second + ")"},
+            {"normalization", "dynamic(" + name.second + ")"}};
   }
   if (name.first == "mask") return {{"mask", "causal and " + name.second}};
   for (const char* key : {"attention", "feed_forward", "normalization", "position"})

@@ -146,7 +146,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
   }
   if (is_set(settings.gate)) {
-    gate_function_.emplace(settings.gate);
+    gate_function_.emplace(Activation(settings.gate));
     gate_ = std::make_unique<Linear>(width, queries, linear({}));
   }
   if (is_set(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
@@ -157,6 +157,14 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
   if (options.context > 0) options.position->check_reach(within_window(options.context));
 }
 AttentionLayer::~AttentionLayer() = default;
+
+void AttentionLayer::set_function(const Spec& function, const ParameterSettings& settings) {
+  const std::string& per = settings.parameters_per;
+  const Activation f(function);
+  check(per != "model" || options_.shared_activation || f.parameter_count() == 0, name_,
+        ": parameters_per=model needs a model that shares them; use head or layer");
+  function_.emplace(f, per == "model" ? options_.shared_activation : nullptr, per == "head" ? options_.heads : 0);
+}
 
 AttentionOptions AttentionLayer::window_and_ramp() const {
   AttentionOptions options{.mask = {.attend_to_self = attend_to_self_}};
@@ -245,6 +253,7 @@ void AttentionLayer::add_score_terms(const Tensor& x, AttentionInputs& in, Forwa
   const int64_t distances = std::max(pass.offset() + in.query.size(1), in.key.size(1));
   add_relative_positions(options_.position, within_window(distances), in);
   if (span_) span_->add_to(in, x, pass);
+  if (function_) in.parameters = function_->parameters();
   if (slots_) {
     const SlotKeysAndValues slots = slots_->keys_and_values();
     in.slot_key = slots.key, in.slot_value = slots.value;
@@ -287,7 +296,8 @@ std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const
                               .key = Tensor::empty_like(in.key, in.key.shape().with(1, 0)),
                               .value = Tensor::empty_like(in.value, in.value.shape().with(1, 0)),
                               .slot_key = in.slot_key,
-                              .slot_value = in.slot_value};
+                              .slot_value = in.slot_value,
+                              .parameters = in.parameters};
   const AttentionOptions slot_options{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
                                       .scale = o.scale,
                                       .soft_cap = o.soft_cap,
@@ -386,7 +396,9 @@ void AttentionLayer::visit(Visitor& v) {
   v("key_bias", key_bias_);
   v("query_norm", query_norm_);
   v("key_norm", key_norm_);
+  if (function_) function_->visit(v);
   v("gate", gate_);
+  if (gate_function_) gate_function_->visit(v, "gate_activation");
   v("span", span_);
   v("slots", slots_);
   v("output", output_);

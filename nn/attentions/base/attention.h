@@ -17,6 +17,7 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
+#include "nn/formulas/pointwise_function.h"
 #include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
 #include "nn/masks/base/mask.h"
@@ -42,6 +43,9 @@ struct AttentionLayerOptions {
   // Which keys of its sequence a token sees; null: those that `causal` leaves. That of a language model is
   // causal, except for tokens that bear no loss.
   std::shared_ptr<const NamedMask> mask = nullptr;
+  // Learned parameters of the function of scores that all layers of the model share; the first layer
+  // makes them. The model visits them and must outlive the attention.
+  Parameter* shared_activation = nullptr;
 };
 
 // Settings of the layer. The spec of every attention takes them after its own settings.
@@ -72,6 +76,16 @@ struct AttentionSupport {
   bool mask = true;  // named masks other than causal and full
 };
 
+// Settings of an attention w = F(s), which visits them after all others.
+struct ParameterSettings {
+  std::string parameters_per = "head";
+  template <class V>
+  void visit(V& v) {
+    v("parameters_per", parameters_per, "learned parameters of F, if it has any: one set for each head, layer or model",
+      one_of({"head", "layer", "model"}));
+  }
+};
+
 class Span;
 class Slots;
 
@@ -94,6 +108,9 @@ class AttentionLayer : public Sublayer {
   virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
   // Maps sum_j w_ij v_j to the head output, both (B, Tq, H, Dv): the last step of `attend`.
   virtual Tensor finish(const Tensor& sums) { return sums; }
+  // Sets F of an attention w = F(s). The inputs of `attend` and `weights` have its parameters.
+  void set_function(const Spec& function, const ParameterSettings& settings);
+  const PointwiseFunction& function() const { return *function_; }
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
 
@@ -123,7 +140,7 @@ class AttentionLayer : public Sublayer {
   std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // self attention: the first; cross: the others
   Parameter query_bias_, key_bias_;                              // undefined unless query_key_bias
   std::unique_ptr<Module> query_norm_, key_norm_;
-  std::optional<Activation> gate_function_;
+  std::optional<PointwiseFunction> function_, gate_function_;  // of scores; of the gate
   std::unique_ptr<Linear> gate_;
   std::unique_ptr<Span> span_;
   std::unique_ptr<Slots> slots_;

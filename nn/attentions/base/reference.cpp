@@ -169,6 +169,13 @@ Tensor scored_pairs(const AttentionInputs& in, const AttentionOptions& o) {
   return where(heaviside(-ramp), Tensor::zeros_like(ramp, {1}), position_mask(in, o));
 }
 
+// F(s) of s (B, H, Tq, Tk + N), with parameters (n), or (H, n) for each head.
+Tensor apply_function(const Activation& function, const Tensor& s, const Tensor& parameters) {
+  const Tensor p = parameters ? parameters.to(s.dtype()) : Tensor();
+  if (!p || p.shape().rank() == 1) return function(s, p);
+  return permute(function(permute(s, {0, 2, 3, 1}), transpose(p)), {0, 3, 1, 2});  // heads as the channels of F
+}
+
 }  // namespace
 
 Tensor attention_scores(const AttentionInputs& in, const AttentionOptions& o) {
@@ -208,7 +215,7 @@ Tensor attention_weights(const AttentionInputs& in, const AttentionOptions& o,
   const Tensor visible = attention_mask(in, o), counted = scored_pairs(in, o);
   const Tensor m = in.span ? span_mask(ramp_value(in, o)) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
-  if (function) return masked((*function)(where(counted, s, zero)));
+  if (function) return masked(apply_function(*function, where(counted, s, zero), in.parameters));
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = heaviside(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros

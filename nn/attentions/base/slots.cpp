@@ -89,10 +89,12 @@ AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots) {
 }
 
 Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
-                       const std::optional<Activation>& function) {
+                       const std::optional<Activation>& function, const Tensor& parameters) {
   AttentionOptions full_options = options;
   full_options.mask.causal = false;
-  const Tensor o = attention(slot_inputs(x, slots), full_options, function).output;
+  AttentionInputs inputs = slot_inputs(x, slots);
+  inputs.parameters = parameters;
+  const Tensor o = attention(inputs, full_options, function).output;
   return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
 }
 

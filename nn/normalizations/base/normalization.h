@@ -25,10 +25,10 @@ std::unique_ptr<Module> make_normalization(const Spec& spec, const Normalization
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-// (..., C) -> (..., C): F(alpha x + shift) * weight + bias; alpha and shift (1), weight and bias (C).
-// All except alpha may be undefined.
+// (..., C) -> (..., C): F(alpha x + shift) * weight + bias; alpha and shift (1), weight and bias (C),
+// learned parameters p of F (n). All except alpha may be undefined.
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift = {},
-                    const Tensor& weight = {}, const Tensor& bias = {});
+                    const Tensor& weight = {}, const Tensor& bias = {}, const Tensor& p = {});
 
 // x (B, ..., C) has one row per token. With lengths (B) i32, x is (B, T, C) and tokens from a
 // sequence's length on are padding. Statistics exclude padding, whose y and dx are 0.
