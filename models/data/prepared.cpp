@@ -13,8 +13,8 @@
 #include "engine/types/check.h"
 #include "engine/types/usage_error.h"
 #include "models/data/characters.h"
-#include "models/data/data_format.h"
 #include "models/data/text_files.h"
+#include "models/data/text_format.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/settings/settings_file.h"
@@ -120,11 +120,6 @@ std::string target_of_link(const std::string& path) {
   return std::filesystem::is_symlink(path, none) ? std::filesystem::canonical(path, none).string() : "";
 }
 
-REGISTER_DATA_FORMAT(prepared, {"prepared",
-                                "output of `orrery prepare`: train.bin, val.bin, and tokens.json with the tokenizer "
-                                "and the size and hash of each file",
-                                "text"});
-
 }  // namespace
 
 bool is_prepared(const std::string& path) {
@@ -145,7 +140,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
 }
 
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
-  const auto own = tokenizer.name() == "token_ids" ? nullptr : tokenizer_of_prepared(path);
+  const auto own = tokenizer.name() == "token_ids" ? nullptr : tokenizer_of_tokens(path);
   if (own && !is_same_tokenizer(*own, tokenizer))
     fail("tokens: ", path, " was prepared with another tokenizer (", own->name(), ", ", own->size(),
          " tokens) than the model's (", tokenizer.name(), ", ", tokenizer.size(),

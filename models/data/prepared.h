@@ -33,7 +33,7 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
 // Returns the tokenizer in the tokens.json of a prepared folder, or next to a file that it lists;
 // null without tokens.json. Where there is none, a file that is a link may lead to one.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
-// Throws Error if tokenizer_of_prepared is another tokenizer. "token_ids", which imported models
+// Throws Error if tokenizer_of_tokens is another tokenizer. "token_ids", which imported models
 // without a tokenizer have, is accepted with any.
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer);
 

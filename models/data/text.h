@@ -22,11 +22,11 @@ struct Batch {
 
 class Text {
  public:
-  // Reads a file or folder of text, or of tokens (models/data/prepared.h). The last
+  // Reads a file or folder of any format (models/data/text_format.h). The last
   // `validation_fraction`, in [0, 1), is for validation, unless the data has a validation split.
   // Throws Error on unreadable or empty data, an invalid fraction, text the tokenizer rejects, or
   // tokens that another tokenizer made.
-  Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
+  Text(const TextSource& source, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
   // Returns the number of tokens, from the first, for training with another validation_fraction.
@@ -52,7 +52,7 @@ class Text {
 
 // Throws Error if memory cannot hold the fewest tokens that this tokenizer, a name or setting, can
 // make of the text. Reads only the sizes of files.
-void check_text_fits(const std::string& path, const std::string& tokenizer);
+void check_text_fits(const TextSource& source, const std::string& tokenizer);
 
 class TextBatches {  // random crops, which depend only on (seed, step, micro-batch), so a resumed run is identical
  public:

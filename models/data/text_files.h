@@ -11,23 +11,23 @@
 #include <vector>
 
 #include "engine/system/hash.h"
-#include "models/data/file_count.h"
+#include "models/data/text_format.h"
 
 namespace orrery::models {
 
 // Throws Error if the file, or the file that a link leads to, is named like a file of tokens.
 void check_is_text(const std::string& file);
 
-// One file, or the files below a folder, by name: 1.txt, 10.txt, 2.txt. Hidden files, backups, images
-// and files that another program than gzip compressed are left out.
+// The documents of a file, or of the files below a folder, in their format.
 class TextFiles {
  public:
   // Throws Error if a file cannot be read or is named like tokens, or if there is no text.
-  explicit TextFiles(const std::string& path);
-  const std::string& path() const { return path_; }  // as it was given
-  const std::vector<std::string>& files() const { return files_; }
+  explicit TextFiles(const TextSource& source);
+  const std::string& path() const { return source_.path(); }  // as it was given
+  const std::vector<std::string>& files() const { return source_.files(); }
   uint64_t bytes() const { return bytes_; }  // of all files as stored
   std::vector<std::string> notes() const;    // about files that are left out, except hidden ones
+  void each_document(const std::string& file, const TakeDocuments& take) const { format_->read_documents(file, take); }
 
   // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `chunk_size` bytes
   // that split no character, each with the number of bytes before it.
@@ -46,9 +46,8 @@ class TextFiles {
   Fingerprints fingerprints() const;
 
  private:
-  std::string path_;
-  std::vector<std::string> files_;
-  FileCount left_out_;
+  TextPath source_;
+  const TextFormat* format_;
   uint64_t bytes_ = 0;
 };
 

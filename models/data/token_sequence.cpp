@@ -11,8 +11,8 @@
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/types/check.h"
-#include "models/data/data_format.h"
 #include "models/data/lines.h"
+#include "models/data/text_format.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {
@@ -24,38 +24,17 @@ constexpr int64_t max_16_bit = int64_t{1} << 16;
 
 constexpr const char* unpack_it = "unpack it with gunzip, so that its tokens stay in the file";
 
-using Header = std::array<int32_t, 256>;
-struct TokenFormat {
-  int32_t magic, version;
-  int64_t width;  // bytes per token
-};
-constexpr std::array<TokenFormat, 2> token_formats = {{{20240520, 1, 2}, {20240801, 7, 4}}};
-
-struct Layout {
-  int64_t width = sizeof(uint16_t), first = 0;  // bytes per token; offset of the first token
-  std::optional<int64_t> count = {};            // from the header
-};
 // Returns the layout of a file that begins with these bytes. Throws Error if it has 16 bits and the
 // vocabulary needs more: tokens that 16 bits truncated cannot be detected.
-Layout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
-  Layout found;
-  Header header = {};
-  const bool long_enough = begin.size() >= sizeof header;
-  if (long_enough) std::copy_n(begin.begin(), sizeof header, std::as_writable_bytes(std::span(header)).begin());
-  const auto* const format = std::find_if(token_formats.begin(), token_formats.end(),
-                                          [&](const TokenFormat& f) { return long_enough && header[0] == f.magic; });
-  if (format != token_formats.end()) {
-    check(header[1] == format->version, "tokens: ", path, " has format version ", header[1], "; only version ",
-          format->version, " is supported");
-    found = {format->width, sizeof header, header[2]};
-  }
+TokenLayout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
+  const TokenLayout found = token_layout(path, begin);
   check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= max_16_bit, "tokens: ", path,
         " has tokens of 16 bits, 0 to ", max_16_bit - 1, ", but the vocabulary size is ", vocabulary,
         "; use the tokenizer that made it, or run `orrery prepare` again, which then writes 32 bits");
   return found;
 }
 // Returns the number of tokens of a file of `size` bytes.
-int64_t count_of(const std::string& path, const Layout& layout, uint64_t size) {
+int64_t count_of(const std::string& path, const TokenLayout& layout, uint64_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const int64_t count = (bytes - layout.first) / layout.width;
   check((bytes - layout.first) % layout.width == 0, "tokens: ", path, " has ", bytes, " bytes, but a token has ",
@@ -79,7 +58,7 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
   const std::string what = "tokens: " + path;
   std::vector<std::byte> chunk(static_cast<size_t>(at_once) * sizeof(int32_t));
   size_t got = reader.read_up_to(chunk);
-  const Layout layout = layout_of(path, std::span(chunk).first(got), vocabulary);
+  const TokenLayout layout = layout_of(path, std::span(chunk).first(got), vocabulary);
   const auto width = static_cast<size_t>(layout.width);
   std::vector<int32_t> tokens;
   uint64_t bytes = got;
@@ -98,15 +77,6 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
   count_of(path, layout, bytes);
   return tokens;
 }
-
-REGISTER_DATA_FORMAT(nanogpt_tokens, {"nanogpt_tokens",
-                                      "nanoGPT's .bin: consecutive 16-bit tokens; one file, or a folder with "
-                                      "train.bin and val.bin; requires --tokenizer",
-                                      "text"});
-REGISTER_DATA_FORMAT(llm_c_tokens, {"llm_c_tokens",
-                                    "llm.c's .bin: a header of 256 numbers, then tokens of 16 or 32 bits; "
-                                    "requires --tokenizer",
-                                    "text"});
 
 }  // namespace
 
@@ -144,10 +114,10 @@ struct TokenSequence::FileSource final : Source {
 
   static std::shared_ptr<const FileSource> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
-    std::array<std::byte, sizeof(Header)> begin = {};
+    std::array<std::byte, sizeof(TokenHeader)> begin = {};
     const std::span<std::byte> known = std::span(begin).first(std::min<uint64_t>(begin.size(), file->size()));
     file->read_at(0, known);
-    const Layout found = layout_of(path, known, vocabulary);
+    const TokenLayout found = layout_of(path, known, vocabulary);
     const int64_t count = count_of(path, found, file->size());
     return std::make_shared<const FileSource>(std::move(file), count, found.width, found.first);
   }
@@ -224,7 +194,7 @@ void each_chunk(const TokenSequence& tokens, int64_t vocabulary, const Take& tak
   check(!wide || tokens.size() <= INT32_MAX, "tokens: ", tokens.size(),
         " tokens of 32 bits are too many for one file (at most ", INT32_MAX, "); prepare the text in parts");
   if (wide) {
-    const Header header = {token_formats[1].magic, token_formats[1].version, static_cast<int32_t>(tokens.size())};
+    const TokenHeader header = {llm_c_32_bit.magic, llm_c_32_bit.version, static_cast<int32_t>(tokens.size())};
     take(std::as_bytes(std::span(header)));
   }
   std::vector<int32_t> some;

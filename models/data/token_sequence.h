@@ -6,6 +6,7 @@
 // All are little-endian. A .gz file is one of them, packed by gzip; its tokens are in memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,13 @@
 #include "engine/system/hash.h"
 
 namespace orrery::models {
+
+using TokenHeader = std::array<int32_t, 256>;
+struct LlmCVersion {  // of llm.c's files
+  int32_t magic, version;
+  int64_t width;  // bytes per token
+};
+constexpr LlmCVersion llm_c_16_bit = {20240520, 1, 2}, llm_c_32_bit = {20240801, 7, 4};
 
 class TokenSequence {
  public:

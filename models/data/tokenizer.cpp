@@ -89,34 +89,44 @@ class TokenSink {
   int64_t left_ = 0;  // characters after the last token
 };
 
-void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
-                 const std::function<void(uint64_t)>& progress) {
-  std::string waiting;  // read, but its tokens are not decided yet
-  uint64_t done = 0;    // bytes encoded before it
-  size_t enough = 0;    // bytes to wait for: twice a size that decided nothing
-  TokenSink sink(take);
-  const auto encode = [&](bool whole) {
+// Encodes the documents of a file, which arrive in chunks.
+class DocumentEncoder {
+ public:
+  DocumentEncoder(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take)
+      : tokenizer_(tokenizer), file_(file), sink_(take) {}
+  void add(std::string_view chunk) {
+    waiting_ += chunk;
+    if (waiting_.size() >= enough_) encode(false);
+  }
+  void finish() {
+    if (!waiting_.empty()) encode(true);
+    sink_.finish();
+    done_ = enough_ = 0;
+  }
+
+ private:
+  void encode(bool whole) {
     std::vector<int32_t> tokens;
     std::vector<size_t> ends;
     size_t read = 0;
     try {
-      read = tokenizer.encode_with_ends(waiting, whole, tokens, ends);
+      read = tokenizer_.encode_with_ends(waiting_, whole, tokens, ends);
     } catch (const Error& error) {
-      fail("text: ", file, ": ", error.what(), done == 0 ? "" : text(" (counted from byte ", done, ")"));
+      fail("text: ", file_, ": ", error.what(), done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
     }
-    sink.add(std::string_view(waiting).substr(0, read), std::move(tokens), ends);
-    enough = read > 0 ? 0 : 2 * waiting.size();
-    waiting.erase(0, read);
-    done += read;
-  };
-  TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t) {
-    waiting += chunk;
-    if (waiting.size() >= enough) encode(false);
-    if (progress) progress(chunk.size());
-  });
-  if (!waiting.empty()) encode(true);
-  sink.finish();
-}
+    sink_.add(std::string_view(waiting_).substr(0, read), std::move(tokens), ends);
+    enough_ = read > 0 ? 0 : 2 * waiting_.size();
+    waiting_.erase(0, read);
+    done_ += read;
+  }
+
+  const Tokenizer& tokenizer_;
+  const std::string& file_;
+  TokenSink sink_;
+  std::string waiting_;  // read, but its tokens are not decided yet
+  uint64_t done_ = 0;    // bytes of the document encoded before it
+  size_t enough_ = 0;    // bytes to wait for: twice a size that decided nothing
+};
 
 constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
                      *ends_key = "ends", *vocabulary_key = "vocabulary";
@@ -278,7 +288,7 @@ std::unique_ptr<Tokenizer> with_overrides(std::unique_ptr<Tokenizer> tokenizer, 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
   return make_of(name_or_path, [&] { return TextChunks(text); }, {});
 }
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const TextSource& data,
                                           const TokenizerProgress& progress) {
   std::optional<TextFiles> files;
   return make_of(name_or_path, [&] { return TextChunks(files.emplace(data)); }, progress);
@@ -301,8 +311,14 @@ std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer
   };
   for (const std::string& file : text.files()) {
     const int64_t begin = taken;
+    DocumentEncoder encoder(tokenizer, file, count);
     take_mark(before);
-    encode_file(tokenizer, file, count, progress);
+    text.each_document(file, {.text = [&](std::string_view chunk, uint64_t) { encoder.add(chunk); },
+                              .end = [&] { encoder.finish(); },
+                              .read =
+                                  [&](uint64_t bytes) {
+                                    if (progress) progress(bytes);
+                                  }});
     ranges.emplace_back(begin, taken);
     take_mark(between);
   }

@@ -83,7 +83,7 @@ Registry<TokenizerEntry>& tokenizers();
 // `data`: "character" has its Unicode characters, "byte" all 256 bytes,
 // "sentence_piece(vocabulary=6000)" is trained on it. A path loads a tokenizer made elsewhere: a
 // folder with vocab.json and merges.txt, with tokenizer.json or with a .model, or such a file.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const TextSource& data,
                                           const TokenizerProgress& progress = {});
 // Like the above, but calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);

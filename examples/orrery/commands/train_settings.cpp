@@ -6,7 +6,7 @@
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/arguments.h"
-#include "models/data/prepared.h"
+#include "models/data/text_format.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/study/run_contents.h"
@@ -140,7 +140,7 @@ models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
 void check_tokenizer_of_data(const ParsedArguments& parsed, const models::TrainSettings& settings) {
   const std::string given = value_of(parsed.assignments, "tokenizer", ""), data = models::setting_of(settings, "data");
   if (given != models::TextSettings().tokenizer || data.empty()) return;
-  const auto own = models::tokenizer_of_prepared(data);
+  const auto own = models::tokenizer_of_tokens(data);
   if (own && own->name() != given) models::refuse_tokenizer(data, own.get(), given);
 }
 
