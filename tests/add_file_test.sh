@@ -1,7 +1,7 @@
 #!/bin/sh
 # sh tests/add_file_test.sh BUILD: copies the tree and adds only a new member of each family (tests/dropped:
 # activation, learned activation, attention, feed-forward, normalization, position, loss, optimizer, schedule, metric,
-# analysis, task, model, images).  The tests of its layer must pass, and the program must list, check and use each.
+# analysis, task, model, images, text).  The tests of its layer must pass, and the program must list, check and use each.
 # The copy takes over the objects of BUILD, so that make compiles only the new files.
 set -eu
 build=$(cd "$1" && pwd)
@@ -73,4 +73,6 @@ trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --att
 grep -q dropped_metric "$copy/run/metrics.jsonl"
 or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_analysis
 grep -q 'mean |x|' "$copy/inspect.log"
+awk '{ print } NR % 40 == 0 { print "." }' examples/data/tinyshakespeare.txt > "$copy/documents.dropped"
+trained "dropped_text" 3.6 --data="$copy/documents.dropped" --model=gpt-char-small --layers=2 --width=64
 trained "dropped_model" 2.9 --data=examples/data/tinyshakespeare.txt --model=dropped_model --learning_rate=0.03

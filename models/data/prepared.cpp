@@ -217,8 +217,9 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   for (const char* name : {train_name, validation_name, description_name})
     check(!file_exists(p.out + name), "prepare: ", p.out, name, " already exists; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
-  const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double fraction) {
+  const TextSource source(p.input, p.text_field);
+  const TextFiles input(source), held_out(own ? TextSource(p.validation_input, p.text_field) : source);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, source, [&](double fraction) {
     if (progress) progress("learned", fraction);
   });
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));

@@ -40,6 +40,7 @@ void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& token
 struct Preparation {
   std::string input = {}, validation_input = {}, out = {}, tokenizer = "byte";
   double validation_fraction = 0.1;  // of the tokens, at their end; unused with validation_input
+  std::string text_field = "text";   // TextSource::field
 };
 struct Prepared {
   int64_t train, validation;  // tokens

@@ -95,7 +95,8 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer,
 
 void check_text_fits(const TextSource& source, const std::string& tokenizer) {
   constexpr double packing = 0.99;  // gzip slightly enlarges data that it cannot compress
-  check_memory("text: " + source.path, packing * sizeof(int32_t) * min_token_count(tokenizer, TextFiles(source).bytes()),
+  const uint64_t bytes = TextFiles(source).min_text_bytes();
+  check_memory("text: " + source.path, packing * sizeof(int32_t) * min_token_count(tokenizer, bytes),
                shorter_text);
 }
 

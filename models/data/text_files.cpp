@@ -32,7 +32,7 @@ TextFiles::TextFiles(const TextSource& source) : source_(source), format_(&docum
   const std::string& path = source_.path();
   const bool folder = source_.is_folder();
   check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
-        "files; give a text file or a folder of them");
+        "files; give a text file or a folder of them; known formats: ", listed_text_formats());
   for (const std::string& file : files()) {
     const std::string tokens = file_of_tokens(file);
     check(tokens.empty(), "text: ", tokens,
@@ -75,9 +75,18 @@ void TextFiles::each_chunk(const std::string& name, const Read& read, size_t roo
   }
 }
 
+void TextFiles::each_chunk_of(std::string_view text, const Take& take) {
+  for (uint64_t before = 0; !text.empty();) {
+    const size_t size = text.size() <= chunk_size ? text.size() : end_of_characters(text.substr(0, chunk_size));
+    take(text.substr(0, size), before);
+    before += size, text.remove_prefix(size);
+  }
+}
+
 TextFiles::Fingerprints TextFiles::fingerprints() const {
   Fingerprints all;
   Sha256 text, ends;
+  uint64_t documents = 0;
   const bool several = files().size() > 1;
   for (const std::string& file : files()) {
     Sha256 own;
@@ -88,12 +97,16 @@ TextFiles::Fingerprints TextFiles::fingerprints() const {
                                if (several) own.add(std::as_bytes(std::span(chunk)));
                                all.text.bytes += chunk.size();
                              },
-                         .end = [&] { ends.add(std::as_bytes(std::span(&all.text.bytes, 1))); },
+                         .end =
+                             [&] {
+                               ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
+                               ++documents;
+                             },
                          .read = [](uint64_t) {}});
     if (several) all.files.push_back({all.text.bytes - before, own.digits()});
   }
   all.text.sha256 = text.digits();
-  if (several) all.division = {files().size(), ends.digits()};
+  if (several || has_many_documents()) all.division = {documents, ends.digits()};
   return all;
 }
 
@@ -108,7 +121,10 @@ TextChunks::TextChunks(const TextFiles& files) {
                                          fail("text: ", file, ": ", error.what());
                                        }
                                      },
-                                 .end = [] {},
+                                 .end =
+                                     [&] {
+                                       if (files.has_many_documents()) take("\n", 0);
+                                     },
                                  .read = [](uint64_t) {}});
   };
 }

@@ -10,6 +10,7 @@
 #include "engine/types/check.h"
 #include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -46,6 +47,13 @@ const std::vector<std::string>& TextPath::files() const {
     else
       files_.push_back(file);
   return files_;
+}
+
+bool TextPath::all_end_with(std::initializer_list<std::string_view> endings) const {
+  const auto ends = [&](const std::string& file) {
+    return std::ranges::any_of(endings, [&](std::string_view ending) { return ends_with_or_packed(file, ending); });
+  };
+  return !files().empty() && std::ranges::all_of(files(), ends);
 }
 
 Registry<TextFormat>& text_formats() {

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/settings/registry.h"
@@ -21,9 +23,11 @@ struct PreparedTokens;
 
 // A file or folder, as a user gives it.
 struct TextSource {
-  TextSource(std::string where) : path(std::move(where)) {}
-  TextSource(const char* where) : path(where) {}
+  TextSource(std::string where, std::string field_of_text = "text")
+      : path(std::move(where)), field(std::move(field_of_text)) {}
+  TextSource(const char* where) : TextSource(std::string(where)) {}
   std::string path;
+  std::string field;  // the field or column that holds the text, in formats with such; empty: files are plain text
 };
 
 // A source with its files, which are listed once, when a format first needs them.
@@ -31,11 +35,14 @@ class TextPath {
  public:
   explicit TextPath(TextSource source);
   const std::string& path() const { return source_.path; }
+  const std::string& field() const { return source_.field; }
   bool is_folder() const { return is_folder_; }
   // Returns the path, or the files below it, by name: 1.txt, 10.txt, 2.txt. Hidden files, backups,
   // images and files that another program than gzip compressed are left out.
   const std::vector<std::string>& files() const;
   const FileCount& left_out() const { return files(), left_out_; }  // except hidden ones
+  // Returns true if there are files and all have one of these endings; .gz too.
+  bool all_end_with(std::initializer_list<std::string_view> endings) const;
 
  private:
   TextSource source_;
@@ -65,7 +72,8 @@ struct TextFormat {
   std::string name, description;
   bool (*reads)(const TextPath& path) = nullptr;  // whether the path has this format
   // Passes the documents of one file, unpacked if gzip packed it, in chunks that split no character.
-  void (*read_documents)(const std::string& file, const TakeDocuments& take) = nullptr;
+  void (*read_documents)(const std::string& file, const std::string& field, const TakeDocuments& take) = nullptr;
+  bool many_documents = false;  // in a file; else a file is a document
   // Throws Error if a file is damaged, missing, not as described, or has an invalid token.
   PreparedTokens (*read_tokens)(const std::string& path, int64_t vocabulary) = nullptr;
   // Returns the tokenizer that comes with the tokens, or null.

@@ -92,8 +92,8 @@ class TokenSink {
 // Encodes the documents of a file, which arrive in chunks.
 class DocumentEncoder {
  public:
-  DocumentEncoder(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take)
-      : tokenizer_(tokenizer), file_(file), sink_(take) {}
+  DocumentEncoder(const Tokenizer& tokenizer, const std::string& file, bool many, const TakeTokens& take)
+      : tokenizer_(tokenizer), file_(file), many_(many), sink_(take) {}
   void add(std::string_view chunk) {
     waiting_ += chunk;
     if (waiting_.size() >= enough_) encode(false);
@@ -102,6 +102,7 @@ class DocumentEncoder {
     if (!waiting_.empty()) encode(true);
     sink_.finish();
     done_ = enough_ = 0;
+    ++number_;
   }
 
  private:
@@ -112,7 +113,7 @@ class DocumentEncoder {
     try {
       read = tokenizer_.encode_with_ends(waiting_, whole, tokens, ends);
     } catch (const Error& error) {
-      fail("text: ", file_, ": ", error.what(), done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
+      fail("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(), done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
     }
     sink_.add(std::string_view(waiting_).substr(0, read), std::move(tokens), ends);
     enough_ = read > 0 ? 0 : 2 * waiting_.size();
@@ -122,7 +123,9 @@ class DocumentEncoder {
 
   const Tokenizer& tokenizer_;
   const std::string& file_;
+  const bool many_;  // the file has many documents
   TokenSink sink_;
+  uint64_t number_ = 1;  // of the document
   std::string waiting_;  // read, but its tokens are not decided yet
   uint64_t done_ = 0;    // bytes of the document encoded before it
   size_t enough_ = 0;    // bytes to wait for: twice a size that decided nothing
@@ -297,7 +300,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const
 std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
                                                       const TakeTokens& take,
                                                       const std::function<void(uint64_t)>& progress) {
-  const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
+  const bool many = text.has_many_documents();
+  const std::optional<int32_t> between = many || text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
   const std::optional<int32_t> before = tokenizer.begins_texts() ? tokenizer.begin() : std::nullopt;
   constexpr int32_t no_characters = 0;
   std::vector<std::pair<int64_t, int64_t>> ranges;
@@ -311,16 +315,30 @@ std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer
   };
   for (const std::string& file : text.files()) {
     const int64_t begin = taken;
-    DocumentEncoder encoder(tokenizer, file, count);
-    take_mark(before);
-    text.each_document(file, {.text = [&](std::string_view chunk, uint64_t) { encoder.add(chunk); },
-                              .end = [&] { encoder.finish(); },
+    DocumentEncoder encoder(tokenizer, file, many, count);
+    bool begun = false;
+    const auto begin_document = [&] {
+      if (!std::exchange(begun, true)) take_mark(before);
+    };
+    text.each_document(file, {.text =
+                                  [&](std::string_view chunk, uint64_t) {
+                                    begin_document();
+                                    encoder.add(chunk);
+                                  },
+                              .end =
+                                  [&] {
+                                    begin_document();
+                                    if (many && !between) encoder.add("\n");
+                                    encoder.finish();
+                                    if (many) take_mark(between);
+                                    begun = false;
+                                  },
                               .read =
                                   [&](uint64_t bytes) {
                                     if (progress) progress(bytes);
                                   }});
     ranges.emplace_back(begin, taken);
-    take_mark(between);
+    if (!many) take_mark(between);
   }
   return ranges;
 }

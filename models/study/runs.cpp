@@ -35,6 +35,7 @@ const std::set<std::string, std::less<>> ignored_settings = {"out",
                                                              "profile",
                                                              "signal_propagation",
                                                              "data",
+                                                             "text_field",
                                                              "cuda_graph",
                                                              "nan_guard",
                                                              "peak_tflops"};

@@ -30,8 +30,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
     return restored;
   }
   if (!has_tokens(s.data)) {
-    if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // checked before the text is read
-    return make_tokenizer(s.tokenizer, s.data);
+    const TextSource data(s.data, s.text_field);
+    if (is_made_of_text(s.tokenizer)) check_text_fits(data, s.tokenizer);  // checked before the text is read
+    return make_tokenizer(s.tokenizer, data);
   }
   std::unique_ptr<Tokenizer> own = tokenizer_of_tokens(s.data);
   if (own && by_default) s.tokenizer = own->name();
@@ -75,7 +76,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     if (text.division().bytes > 0) extra_inputs_[key + division_mark] = text.division();
   };
   if (!s.data.empty()) {
-    const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
+    const Text text({s.data, s.text_field}, *tokenizer_, own_ ? 0 : s.validation_fraction);
     if (options.purpose != Purpose::evaluate) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
     trained_parts_ = models::trained_parts(text, training_.size());
@@ -86,7 +87,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     note_files("data", text);
   }
   if (own_) {
-    const Text text(s.validation_data, *tokenizer_, 0);
+    const Text text({s.validation_data, s.text_field}, *tokenizer_, 0);
     const bool split = text.validation().size() > 0;  // a prepared folder has its own
     held_out = split ? text.validation() : text.train();
     note_share(text, split ? text.train().size() : 0);

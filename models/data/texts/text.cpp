@@ -5,7 +5,7 @@
 namespace orrery::models {
 namespace {
 
-void read_documents(const std::string& file, const TakeDocuments& take) {
+void read_documents(const std::string& file, const std::string&, const TakeDocuments& take) {
   TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t before) {
     take.text(chunk, before);
     take.read(chunk.size());
