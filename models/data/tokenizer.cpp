@@ -113,7 +113,8 @@ class DocumentEncoder {
     try {
       read = tokenizer_.encode_with_ends(waiting_, whole, tokens, ends);
     } catch (const Error& error) {
-      fail("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(), done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
+      fail("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(),
+           done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
     }
     sink_.add(std::string_view(waiting_).substr(0, read), std::move(tokens), ends);
     enough_ = read > 0 ? 0 : 2 * waiting_.size();

@@ -46,6 +46,8 @@ struct NewerSetting {
   std::string_view model, key, value;
 };
 constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"", "source_field", "source"},
+                                  {"", "target_field", "target"},
                                   {"stream", "attention_bias", "same"},
                                   {"stream", "feed_forward_bias", "same"},
                                   {"resnet", "shortcut", "projection"}};

@@ -42,6 +42,8 @@ constexpr auto loss_settings =
                                 {"target_column", MetricKind::all, true},
                                 {"document_column", MetricKind::all, true},
                                 {"document_lines", MetricKind::all, true},
+                                {"source_field", MetricKind::all, true},
+                                {"target_field", MetricKind::all, true},
                                 {"max_length", MetricKind::all, true},
                                 {"skip_broken", MetricKind::all, true},
                                 {"tokenizer", MetricKind::all},

@@ -57,8 +57,9 @@ TEST_CASE("text formats: the files decide the format, and an empty field means p
   write(folder / "tokens/train.bin", "aa");
   CHECK(has_tokens(folder / "tokens"));
   CHECK(token_format_of(TextPath(folder / "tokens"))->name == "prepared");
-  make_folders(folder / "empty");
-  expect_error([&] { TextFiles(folder / "empty"); }).names(folder / "empty").offers("csv").offers("jsonl").offers("tsv");
+  const std::string empty = folder / "empty";
+  make_folders(empty);
+  expect_error([&] { const TextFiles none(empty); }).names(empty).offers("csv").offers("jsonl").offers("tsv");
 }
 
 TEST_CASE("text formats: the field of each line of JSONL is a document") {
