@@ -25,6 +25,7 @@ struct PreparedTokens {
   TokenSequence train, validation;  // validation: empty if the files have none
   Fingerprint fingerprint;          // of the concatenated files
   std::vector<TextPart> parts;      // of both, in this order: their files, and the texts they were made of
+  std::vector<std::string> notes = {};  // sentences about how they are read
 };
 
 bool is_prepared(const std::string& path);  // a folder with train.bin, or a file named .bin; .gz too

@@ -107,7 +107,7 @@ Text::Text(const TextSource& source, const Tokenizer& tokenizer, double validati
     PreparedTokens prepared = format->read_tokens(path_, tokenizer.size());
     fingerprint_ = std::move(prepared.fingerprint);
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);
-    parts_ = std::move(prepared.parts);
+    parts_ = std::move(prepared.parts), notes_ = std::move(prepared.notes);
   } else {
     check_text_fits(source, tokenizer.name());
     const TextFiles files(source);

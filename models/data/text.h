@@ -36,7 +36,7 @@ class Text {
   // for prepared tokens their files and the texts that they were made of.
   const std::vector<TextPart>& parts() const { return parts_; }
   const Fingerprint& division() const { return division_; }  // into files; empty for one file, or for tokens
-  const std::vector<std::string>& notes() const { return notes_; }  // about files that are left out
+  const std::vector<std::string>& notes() const { return notes_; }  // about how files are read
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
   // validation split has only one token.
   void check_context(int64_t context) const;

@@ -13,6 +13,7 @@
 #include "engine/types/check.h"
 #include "models/data/lines.h"
 #include "models/data/text_format.h"
+#include "models/data/token_fingerprint.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {
@@ -100,26 +101,51 @@ struct TokenSequence::MemorySource final : Source {
 struct TokenSequence::FileSource final : Source {
   std::shared_ptr<const FileReader> file;
   int64_t count, width, first;  // tokens; bytes per token; offset of the first token
+  std::string path = {};        // of a file whose tokens are checked when they are read
+  int64_t vocabulary = 0;
   FileSource(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
       : file(std::move(from)), count(tokens), width(bytes_of_one), first(first_byte) {}
   int64_t size() const override { return count; }
   void read(int64_t at, std::span<int32_t> to) const override {
     const auto offset = static_cast<uint64_t>(first + at * width);
-    if (width == sizeof(int32_t)) return file->read_at(offset, std::as_writable_bytes(to));
-    std::vector<uint16_t> narrow(to.size());
-    file->read_at(offset, std::as_writable_bytes(std::span(narrow)));
-    std::copy(narrow.begin(), narrow.end(), to.begin());
+    if (width == sizeof(int32_t)) {
+      file->read_at(offset, std::as_writable_bytes(to));
+    } else {
+      std::vector<uint16_t> narrow(to.size());
+      file->read_at(offset, std::as_writable_bytes(std::span(narrow)));
+      std::copy(narrow.begin(), narrow.end(), to.begin());
+    }
+    if (!path.empty()) check_tokens(to, at, path, vocabulary);
   }
   int64_t bytes_in_memory() const override { return 0; }
 
-  static std::shared_ptr<const FileSource> open(const std::string& path, int64_t vocabulary) {
+  static std::shared_ptr<FileSource> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
     std::array<std::byte, sizeof(TokenHeader)> begin = {};
     const std::span<std::byte> known = std::span(begin).first(std::min<uint64_t>(begin.size(), file->size()));
     file->read_at(0, known);
     const TokenLayout found = layout_of(path, known, vocabulary);
     const int64_t count = count_of(path, found, file->size());
-    return std::make_shared<const FileSource>(std::move(file), count, found.width, found.first);
+    return std::make_shared<FileSource>(std::move(file), count, found.width, found.first);
+  }
+};
+
+struct TokenSequence::JoinedSource final : Source {
+  std::vector<std::shared_ptr<const Source>> files;
+  std::vector<int64_t> ends;  // tokens up to the end of each
+  int64_t size() const override { return ends.empty() ? 0 : ends.back(); }
+  void read(int64_t at, std::span<int32_t> to) const override {
+    const auto first = std::upper_bound(ends.begin(), ends.end(), at);
+    for (auto i = static_cast<size_t>(first - ends.begin()); !to.empty(); ++i) {
+      const std::span<int32_t> here = to.first(std::min(to.size(), static_cast<size_t>(ends[i] - at)));
+      files[i]->read(at - (ends[i] - files[i]->size()), here);
+      at += static_cast<int64_t>(here.size()), to = to.subspan(here.size());
+    }
+  }
+  int64_t bytes_in_memory() const override {
+    int64_t bytes = 0;
+    for (const auto& file : files) bytes += file->bytes_in_memory();
+    return bytes;
   }
 };
 
@@ -128,9 +154,12 @@ TokenSequence::TokenSequence(std::shared_ptr<const Source> source)
 TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const MemorySource>(std::move(tokens)))) {}
 
-TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary) {
+TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary, bool unread) {
   if (path.ends_with(".gz")) return {unpacked_tokens(path, vocabulary)};
-  const TokenSequence all(FileSource::open(path, vocabulary));
+  const std::shared_ptr<FileSource> file = FileSource::open(path, vocabulary);
+  if (unread) file->path = path, file->vocabulary = vocabulary;
+  const TokenSequence all(std::static_pointer_cast<const Source>(file));
+  if (unread) return all;
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));
@@ -138,6 +167,15 @@ TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabula
     check_tokens(some, at, path, vocabulary);
   }
   return all;
+}
+
+TokenSequence TokenSequence::joined(std::span<const TokenSequence> files) {
+  const auto all = std::make_shared<JoinedSource>();
+  for (const TokenSequence& each : files) {
+    all->files.push_back(each.source_);
+    all->ends.push_back(all->size() + each.source_->size());
+  }
+  return TokenSequence(std::static_pointer_cast<const Source>(all));
 }
 
 void TokenSequence::read(int64_t at, std::span<int32_t> to) const { source_->read(begin_ + at, to); }
@@ -214,14 +252,24 @@ void write_token_file(const std::string& path, const TokenSequence& tokens, int6
     each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) { file.write(chunk); });
   });
 }
-Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
-  Sha256 hash;
-  uint64_t bytes = 0;
+TokenFileHashes hashes_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
+  const auto count = static_cast<uint64_t>(tokens.size());
+  const uint64_t bytes =
+      vocabulary > max_16_bit ? sizeof(TokenHeader) + count * sizeof(int32_t) : count * sizeof(uint16_t);
+  Sha256 whole;
+  TokenFingerprint sample(bytes);
   each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) {
-    hash.add(chunk);
-    bytes += chunk.size();
+    whole.add(chunk);
+    if (sample.is_sample()) sample.add(chunk);
   });
-  return {bytes, hash.digits()};
+  const Fingerprint print{bytes, whole.digits()};
+  return {print, sample.is_sample() ? sample.take() : print};
+}
+
+TokenLayout layout_of_token_file(const std::string& path) {
+  std::array<std::byte, sizeof(TokenHeader)> begin = {};
+  const auto read = [&](auto reader) { return token_layout(path, std::span(begin).first(reader.read_up_to(begin))); };
+  return path.ends_with(".gz") ? read(DataReader(path)) : read(FileReader(path));
 }
 
 }  // namespace orrery::models

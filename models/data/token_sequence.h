@@ -16,6 +16,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
+#include "models/data/text_format.h"
 
 namespace orrery::models {
 
@@ -31,7 +32,9 @@ class TokenSequence {
   TokenSequence() : TokenSequence(std::vector<int32_t>()) {}
   TokenSequence(std::vector<int32_t> tokens);
   // Throws Error on a size unlike the header's, or a number beyond the vocabulary, with its index.
-  static TokenSequence from_file(const std::string& path, int64_t vocabulary);
+  // `unread`: `read` checks the numbers of a file that is not packed, because reading all takes long.
+  static TokenSequence from_file(const std::string& path, int64_t vocabulary, bool unread = false);
+  static TokenSequence joined(std::span<const TokenSequence> files);  // whole sequences, one after another, not copied
 
   int64_t size() const { return end_ - begin_; }
   void read(int64_t at, std::span<int32_t> to) const;  // reads tokens [at, at + to.size()), which must exist
@@ -52,6 +55,7 @@ class TokenSequence {
   struct Source;
   struct MemorySource;
   struct FileSource;
+  struct JoinedSource;
   friend class TokenSpool;
   explicit TokenSequence(std::shared_ptr<const Source> source);
   std::shared_ptr<const Source> source_, characters_;  // characters_: null if unknown
@@ -74,8 +78,14 @@ class TokenSpool {
   int64_t count_ = 0;
 };
 
+TokenLayout layout_of_token_file(const std::string& path);
+
 // Writes a file as above: 16-bit (nanoGPT's) if the vocabulary fits, else 32-bit (llm.c's).
 void write_token_file(const std::string& path, const TokenSequence& tokens, int64_t vocabulary);
-Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of the file to be written
+struct TokenFileHashes {
+  Fingerprint whole;
+  Fingerprint sample;  // models/data/token_fingerprint.h; equals `whole` up to 1 GiB
+};
+TokenFileHashes hashes_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of the file to be written
 
 }  // namespace orrery::models
