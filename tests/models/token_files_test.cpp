@@ -144,7 +144,7 @@ TEST_CASE("token files: a run on 20 GB of tokens starts at once, in little memor
   CHECK(private_memory() - memory < 200e6);
   const std::vector<std::string> warnings = trainer.task().warnings();
   REQUIRE(!warnings.empty());
-  Message(warnings[0]).names(path).value("20000 MB").value("1 GiB").value("256 blocks").value("checked");
+  Message(warnings[0]).names(path).value("20,000 MB").value("1 GiB").value("256 blocks").value("checked");
   // Tokens are checked when they are read, not before.
   write_at(path, 2'000'000, "\xFF\xFF");
   const Text text(path, *make_tokenizer("byte", path), 0);
