@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/settings/registry.h"
 #include "engine/types/check.h"
 #include "models/formats/json.h"
 
@@ -18,7 +17,7 @@ class TextsOfKeys final : public nlohmann::json_sax<Json> {
   explicit TextsOfKeys(std::span<const std::string> keys) : texts(keys.size()), keys_(keys) {}
 
   std::vector<std::optional<std::string>> texts;
-  std::vector<std::string> members;   // names of the first members
+  std::string members;                 // names of the first members, with commas
   std::optional<std::string> no_text;  // a key whose value is not text
   bool is_object = false;
   size_t invalid_at = 0;  // column, from 1; 0: valid
@@ -40,10 +39,10 @@ class TextsOfKeys final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(string_t& name) override {
-    constexpr size_t max_members = 20;
+    constexpr size_t max_bytes = 200;
     if (depth_ != 1) return true;
     found_ = static_cast<size_t>(std::find(keys_.begin(), keys_.end(), name) - keys_.begin());
-    if (members.size() < max_members) members.push_back(std::move(name));
+    if (members.size() < max_bytes) members += (members.empty() ? "" : ", ") + name;
     return true;
   }
   bool end_object() override { return --depth_, true; }
@@ -82,7 +81,7 @@ std::vector<std::string> texts_in_line(std::string_view line, uint64_t number, s
   std::vector<std::string> texts;
   for (size_t i = 0; i < keys.size(); ++i) {
     check(found.texts[i].has_value(), what, ": line ", number, ": '", keys[i], "' is missing; ",
-          found.members.empty() ? "it has no members" : "its members are " + join(found.members));
+          found.members.empty() ? "it has no members" : "its members are " + found.members);
     texts.push_back(*std::move(found.texts[i]));
   }
   return texts;
