@@ -1,7 +1,8 @@
 #!/bin/sh
 # sh tests/add_file_test.sh BUILD: copies the tree and adds only a new member of each family (tests/dropped:
 # activation, learned activation, attention, feed-forward, normalization, position, loss, optimizer, schedule, metric,
-# analysis, task, model, images, text, pairs).  The tests of its layer must pass, and the program must list, check and use each.
+# analysis, task, model, images, text, pairs).  The tests of its layer must pass, and the program must list, check and use
+# each.
 # The copy takes over the objects of BUILD, so that make compiles only the new files.
 set -eu
 build=$(cd "$1" && pwd)

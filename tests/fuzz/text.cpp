@@ -31,7 +31,7 @@ REGISTER_FORMAT(text,
                  .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
                            "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
 
-// The same bytes as JSONL, CSV and TSV; at most one of them is likely to be read.
+// Reads the bytes as JSONL, CSV and TSV; at most one of them is likely to be accepted.
 void read_documents(const std::string& folder, std::string_view bytes) {
   std::string error;
   for (const char* const ending : {".jsonl", ".csv", ".tsv"}) try {

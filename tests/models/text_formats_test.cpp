@@ -173,7 +173,7 @@ TEST_CASE("text formats: runs and prepare read JSONL, and another field is other
   CHECK(made.train + made.validation == Text(path, *make_tokenizer("byte", path), 0).train().size());
 }
 
-TEST_CASE("text formats: a run of a version without text_field goes on with JSONL as plain text") {
+TEST_CASE("text formats: a run of a version without text_field continues with JSONL as plain text") {
   const Run run;
   const std::string path = run.folder / "a.jsonl";
   write(path, read_file(run.text));  // not JSON

@@ -71,7 +71,7 @@ TEST_CASE("token files: shards are read as one, in the order of their numbers") 
   std::vector<int32_t> some(4);
   whole.train().read(2, some);
   CHECK(some == std::vector<int32_t>{3, 4, 5, 6});
-  // The same tokens in one file are the same data, and so is each shard.
+  // One file with these tokens is the same data, and so is each shard.
   write(folder / "one.bin", bytes_of({1, 2, 3, 4, 5, 6}));
   CHECK(whole.fingerprint() == Text(folder / "one.bin", *tokenizer, 0).fingerprint());
   REQUIRE(whole.parts().size() == 4);
