@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/system/files.h"
@@ -128,6 +129,29 @@ TEST_CASE("token files: above 1 GiB a fingerprint hashes the length and 256 bloc
   write_at(b, 4, "x");
   const std::vector<std::string> both = {a, b};
   CHECK(fingerprints_of_token_files(both, [](size_t, uint64_t) {}).all == fingerprint_of_file(path));
+}
+
+TEST_CASE("token files: prepared tokens above 1 GiB are checked by their sample, or by their size") {
+  const Run run;
+  const std::string out = run.folder / "tokens", file = out + "/train.bin", description = out + "/tokens.json";
+  prepare({.input = run.text, .out = out, .tokenizer = "byte", .validation_fraction = 0});
+  constexpr uint64_t bytes = 2 * gib;
+  if (!write_sparse(file, bytes)) return;
+  nlohmann::json listed = nlohmann::json::parse(read_file(description));
+  const auto read = [&] {
+    write(description, listed.dump());
+    return read_prepared(out, 256);
+  };
+  nlohmann::json& its = listed["files"]["train.bin"];
+  expect_error(read).names(file).names(description).offers("prepare");  // the size
+  its["bytes"] = bytes;
+  const PreparedTokens by_size = read();  // as earlier versions listed it, with a hash of all bytes
+  CHECK(by_size.fingerprint == fingerprint_of_file(file));
+  CHECK(by_size.notes.size() == 1);
+  its["sample_sha256"] = by_size.fingerprint.sha256;
+  CHECK(read().train.size() == static_cast<int64_t>(bytes / 2));
+  write_at(file, bytes - 1, "x");
+  expect_error(read).names(file).names(description).offers("prepare");
 }
 
 TEST_CASE("token files: a run on 20 GB of tokens starts at once, in little memory, and its first lines say so") {
