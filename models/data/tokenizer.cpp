@@ -75,6 +75,7 @@ class TokenSink {
   }
   void finish() {
     if (!characters_.empty()) characters_.back() += static_cast<int32_t>(left_);
+    left_ = 0;
     flush();
   }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 
 #include "engine/system/files.h"
@@ -89,6 +90,18 @@ TEST_CASE("text formats: the field of each line of JSONL is a document") {
   CHECK(both.parts()[1].fingerprint == first.fingerprint());
   CHECK(both.parts()[1].end == first.train().size());
   CHECK(both.parts()[2].end == both.train().size());
+}
+
+TEST_CASE("text formats: the characters of each document are those of its tokens") {
+  const Folder folder;
+  const auto pieces = make_tokenizer(ORRERY_SOURCE_DIR "/tests/models/sentence_piece/small.model", "");
+  write(folder / "a.jsonl", "{\"text\": \"one  two   \"}\n{\"text\": \"three \"}\n{\"text\": \"  four\"}\n");
+  const TokenSequence tokens = Text(folder / "a.jsonl", *pieces, 0).train();
+  REQUIRE(tokens.has_characters());
+  std::vector<int32_t> counts(static_cast<size_t>(tokens.size()));
+  tokens.read_characters(0, counts);
+  const int64_t breaks = pieces->end_of_text() ? 0 : 3;  // line breaks end documents without a token for it
+  CHECK(std::accumulate(counts.begin(), counts.end(), int64_t{0}) == 11 + 6 + 6 + breaks);
 }
 
 TEST_CASE("text formats: a document longer than a chunk is read whole") {
