@@ -93,23 +93,24 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer,
 
 }  // namespace
 
-void check_text_fits(const std::string& path, const std::string& tokenizer) {
+void check_text_fits(const TextSource& source, const std::string& tokenizer) {
   constexpr double packing = 0.99;  // gzip slightly enlarges data that it cannot compress
-  check_memory("text: " + path, packing * sizeof(int32_t) * min_token_count(tokenizer, TextFiles(path).bytes()),
+  const uint64_t bytes = TextFiles(source).min_text_bytes();
+  check_memory("text: " + source.path, packing * sizeof(int32_t) * min_token_count(tokenizer, bytes),
                shorter_text);
 }
 
-Text::Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction) : path_(path) {
+Text::Text(const TextSource& source, const Tokenizer& tokenizer, double validation_fraction) : path_(source.path) {
   check_validation_fraction(validation_fraction);
-  if (is_prepared(path)) {
-    check_tokenizer_of_prepared(path, tokenizer);
-    PreparedTokens prepared = read_prepared(path, tokenizer.size());
+  if (const TextFormat* const format = token_format_of(TextPath(source))) {
+    check_tokenizer_of_prepared(path_, tokenizer);
+    PreparedTokens prepared = format->read_tokens(path_, tokenizer.size());
     fingerprint_ = std::move(prepared.fingerprint);
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);
-    parts_ = std::move(prepared.parts);
+    parts_ = std::move(prepared.parts), notes_ = std::move(prepared.notes);
   } else {
-    check_text_fits(path, tokenizer.name());
-    const TextFiles files(path);
+    check_text_fits(source, tokenizer.name());
+    const TextFiles files(source);
     notes_ = files.notes();
     const TextFiles::Fingerprints fingerprints = files.fingerprints();
     fingerprint_ = fingerprints.text, division_ = fingerprints.division;

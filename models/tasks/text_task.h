@@ -12,16 +12,18 @@
 namespace orrery::models {
 
 struct TextSettings {
-  std::string data, validation_data, tokenizer = "character";
+  std::string data, validation_data, text_field = "text", tokenizer = "character";
   double validation_fraction = 0.1;
   int64_t validation_tokens = 0, training_loss_tokens = 16384;
 
   template <class V>
   void visit(V& v) {
     v.common("data", data,
-             "training text, a file or folder (UTF-8); or data prepared by `orrery prepare`, nanoGPT or llm.c");
+             "text file or folder (UTF-8, JSONL, CSV, TSV); or tokens of `orrery prepare`, nanoGPT or llm.c");
     v("validation_data", validation_data,
       "validation text; of a prepared folder its val.bin; if not given, the end of `data` (validation_fraction)");
+    v("text_field", text_field,
+      "field of JSONL, or column of CSV and TSV, with the text; empty: read such files as plain text");
     v.common("tokenizer", tokenizer,
              "tokenizer by name (character, byte, ...) or path; character, byte, byte_pair(vocabulary=N), "
              "sentence_piece(vocabulary=N); if not given, that of prepared data",

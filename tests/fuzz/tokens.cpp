@@ -21,7 +21,7 @@ void read_tokens(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(tokens, {.name = "tokens",
                          .readers = {"models/data/token_sequence.cpp", "models/data/token_sequence.h",
-                                     "models/data/prepared.cpp"},
+                                     "models/data/prepared.cpp", "models/data/texts/llm_c_tokens.cpp"},
                          .read = read_tokens,
                          .memory_multiple = 64,
                          .memory_base = 1 << 23,

@@ -15,7 +15,7 @@
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/data/prepared.h"
+#include "models/data/text_format.h"
 #include "models/image_model.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -81,7 +81,7 @@ void apply_begin(const EvaluateSettings& s, LoadedRun& trained) {
   for (const char* const key : {"data", "validation_data"})  // the last one is evaluated
     if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
       path = models::setting_of<std::string>(*s.task, key);
-  if (path.empty() || !models::is_prepared(path)) return apply_bounds("evaluate", s.begin, trained);
+  if (path.empty() || !models::has_tokens(path)) return apply_bounds("evaluate", s.begin, trained);
   check(s.begin.begin == "family", "evaluate: --begin=", s.begin.begin, " has no effect on ", path,
         ", which is already tokenized; leave --begin out, or give the text itself");
 }

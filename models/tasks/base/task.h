@@ -38,7 +38,8 @@ inline constexpr const char* paths_of_data[] = {"data", "translations", "validat
 // The settings of tasks that define the meaning of a model's inputs and outputs, and so of its
 // weights; a task has some of them. A run takes them over from the run in `init_from`.
 inline constexpr const char* settings_of_weights[] = {"tokenizer",  "documents", "problem",       "loss",
-                                                      "pixel_mean", "pixel_std", "source_column", "target_column"};
+                                                      "pixel_mean", "pixel_std", "source_column", "target_column",
+                                                      "source_field", "target_field"};
 
 // The options of a run that tasks use.
 struct TaskOptions {
