@@ -2,6 +2,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/vision/pooling.h"
 
@@ -11,7 +12,7 @@ namespace {
 constexpr int64_t stages = 3;
 
 ResnetSettings checked(ResnetSettings s) {
-  check(s.blocks >= 1 && s.width >= 1, "resnet: blocks ", s.blocks, " and width ", s.width, " must be at least 1");
+  check_at_least_one("resnet", {{"blocks", s.blocks}, {"width", s.width}});
   check_size_from_images("resnet", "channels", s.channels);
   check_size_from_images("resnet", "classes", s.classes);
   return s;

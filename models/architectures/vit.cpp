@@ -2,13 +2,13 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
 
 VitSettings checked(VitSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.heads >= 1 && s.patch >= 1, "vit: layers ", s.layers, ", heads ", s.heads,
-        ", width ", s.width, " and patch ", s.patch, " must all be at least 1");
+  check_at_least_one("vit", {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"patch", s.patch}});
   check_size_from_images("vit", "image_size", s.image_size);
   check_size_from_images("vit", "channels", s.channels);
   check_size_from_images("vit", "classes", s.classes);
