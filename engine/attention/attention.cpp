@@ -242,7 +242,7 @@ int64_t attention_statistics(const AttentionProblem<A>& problem, const Attention
 
 template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
-  const PaddedProblem<A> padded(problem, weighting, false, sums_fit_tasks(problem));
+  const PaddedProblem<A> padded(problem, weighting, false, can_round_in_tasks(problem));
   const Problem<A>& p = padded.problem;
   ChunkSums<A> sums(p);
   int64_t work = backward_of_context(p, kernels(problem), sums);

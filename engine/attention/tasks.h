@@ -1,5 +1,6 @@
 // Splits attention into tasks, each computed by one thread. The split depends on the sizes alone,
 // and only the count of multiply-adds is atomic: results are bit-identical for any thread count.
+// Context: the keys of a sequence. Slots: learned keys and values, shared by all sequences.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ inline constexpr int64_t max_sums = 16;          // at most this many chunks of 
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
-// Gradients that many tasks add to. Each chunk of a loop over tasks has its own sums for
+// Gradients that many tasks add to: those of the relative-position terms, with a row per distance
+// from query to key, and of attention spans. Each chunk of a loop over tasks has its own sums for
 // all rounds; write() adds them in the order of the chunks.
 template <class A>
 class ChunkSums {
@@ -106,7 +108,7 @@ struct Rounds {
   }
   Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
 
-  // Calls body(head, range of query blocks, range of key blocks, round, workspace).
+  // Calls body(item, query blocks, key blocks, round, workspace). pairs: of query and key per item.
   template <class A, class Body>
   int64_t run(const Problem<A>& p, double pairs, ChunkSums<A>& sums, const Body& body) const {
     int64_t done = 0;
@@ -128,12 +130,13 @@ template <class A>
 Rounds rounds_of_context(const AttentionProblem<A>& p) {
   return {int64_t{p.batch} * p.kv_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
 }
-// Returns true if each task computes its bf16 gradients completely.
+// Returns true if no two tasks add to one gradient of bf16 tokens, so that each can round its own.
 template <class A>
-bool sums_fit_tasks(const AttentionProblem<A>& p) {
+bool can_round_in_tasks(const AttentionProblem<A>& p) {
   return p.is_bf16 && p.slots == 0 && rounds_of_context(p).groups == 1;
 }
 
+// Computes the gradients of queries and of the context. Returns the multiply-adds.
 template <class A>
 int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const Rounds rounds = rounds_of_context<A>(p);
@@ -145,15 +148,14 @@ int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, Chun
                       .kv_head = head % p.kv_heads,
                       .queries = tokens_of(queries, p.queries),
                       .keys = tokens_of(keys, p.keys),
-                      .slots = false,
                       .clear_queries = first,
                       .clear_keys = first},
                      w);
   });
 }
 
-// Adds the gradients of slots. All sequences share the slots, so their query blocks form one list.
-// backward_of_context has written dq before.
+// Computes the gradients of slots, adds to those of queries, which backward_of_context has written,
+// and returns the multiply-adds. The query blocks of all sequences form one list.
 template <class A>
 int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const int64_t blocks = blocks_of(p.queries, group_block);
@@ -161,13 +163,8 @@ int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkS
   const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.kv_heads);
   return rounds.run(p, pairs, sums,
                     [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
-                      BackwardCall call = {.sequence = 0,
-                                           .kv_head = head,
-                                           .queries = {0, 0},
-                                           .keys = tokens_of(slots, p.slots),
-                                           .slots = true,
-                                           .clear_queries = false,
-                                           .clear_keys = true};
+                      BackwardCall call = {
+                          .kv_head = head, .keys = tokens_of(slots, p.slots), .slots = true, .clear_keys = true};
                       if (round == 0) kernels.backward(p, call, w);
                       call.clear_keys = false;
                       for (int64_t block = queries.begin; block < queries.end;) {

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/linear.h"
@@ -15,8 +16,8 @@ namespace {
 const Spec& or_same(const Spec& spec, const Spec& otherwise) { return spec.name == "same" ? otherwise : spec; }
 
 EncoderDecoderSettings checked(EncoderDecoderSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "encoder_decoder: layers ", s.layers,
-        ", heads ", s.heads, ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check_at_least_one("encoder_decoder",
+                     {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"context", s.context}});
   check(s.vocabulary >= 1, "encoder_decoder: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("encoder_decoder: d_ff", {4, s.width});
   if (s.decoder_layers == 0) s.decoder_layers = s.layers;

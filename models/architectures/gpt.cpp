@@ -4,13 +4,13 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
 
 GptSettings checked(GptSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads,
-        ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check_at_least_one("gpt", {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"context", s.context}});
   check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("gpt: d_ff", {4, s.width});
   return s;

@@ -2,6 +2,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/vision/pooling.h"
 
@@ -11,9 +12,9 @@ namespace {
 constexpr int64_t stages = 3;
 
 ResnetSettings checked(ResnetSettings s) {
-  check(s.blocks >= 1 && s.width >= 1, "resnet: blocks ", s.blocks, " and width ", s.width, " must be at least 1");
-  check(s.channels >= 1 && s.classes >= 1, "resnet: channels ", s.channels, " and classes ", s.classes,
-        " must be at least 1; training sets those that are 0 from the data");
+  check_at_least_one("resnet", {{"blocks", s.blocks}, {"width", s.width}});
+  check_size_from_images("resnet", "channels", s.channels);
+  check_size_from_images("resnet", "classes", s.classes);
   return s;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/autograd/hooks.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
@@ -16,9 +17,11 @@ void check_span(const Spec& attention) {
 }
 
 StreamSettings checked(StreamSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1 && s.cache_length >= 1, "stream: layers ",
-        s.layers, ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and cache_length ",
-        s.cache_length, " must all be at least 1");
+  check_at_least_one("stream", {{"layers", s.layers},
+                                {"heads", s.heads},
+                                {"width", s.width},
+                                {"context", s.context},
+                                {"cache_length", s.cache_length}});
   check(s.vocabulary >= 1, "stream: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   check_span(s.attention);
   if (s.d_ff == 0) s.d_ff = product_of_sizes("stream: d_ff", {4, s.width});

@@ -11,6 +11,7 @@
 #include "engine/types/format.h"
 #include "models/data/prepared.h"
 #include "models/data/text_files.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
@@ -128,7 +129,7 @@ int64_t Text::training_tokens(double validation_fraction) const {
 }
 
 void Text::check_context(int64_t context) const {
-  check(context >= 1, "text: context is ", context, "; it must be at least 1");
+  check_at_least_one("text", {{"context", context}});
   check(train_.size() > context, "text: ", path_, " has too few tokens for training (", train_.size(),
         "); context=", context, " needs at least ", static_cast<uint64_t>(context) + 1,
         "; use a longer text or a shorter context");
@@ -138,8 +139,7 @@ void Text::check_context(int64_t context) const {
 
 TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed)
     : tokens_(std::move(tokens)), batch_(batch), context_(context), rng_(RandomKey{seed, 0}.derive("text")) {
-  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
-        "; both must be at least 1");
+  check_at_least_one("text", {{"batch_size", batch}, {"context", context}});
   check(tokens_.size() > context, "text: too few tokens (", tokens_.size(), "); context=", context, " needs at least ",
         static_cast<uint64_t>(context) + 1, "; use a longer text or a shorter context");
   static_cast<void>(product_of_sizes("text: batch_size x context", {batch, context}));
@@ -187,8 +187,7 @@ void check_documents(const TokenSequence& tokens, int32_t end, const std::string
 
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
-  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
-        "; both must be at least 1");
+  check_at_least_one("text", {{"batch_size", batch}, {"context", context}});
   check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
         "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1;

@@ -76,7 +76,8 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   check(!tokens.empty(), "generate: the prompt is empty; give at least one token");
   check(s.temperature >= 0 && std::isfinite(s.temperature), "generate: temperature is ", s.temperature,
         "; it must be finite and at least 0; 0: always the most likely token");
-  check(s.top_k >= 0 && s.tokens >= 0, "generate: top_k ", s.top_k, " and tokens ", s.tokens, " must be at least 0");
+  check(s.top_k >= 0, "generate: top_k is ", s.top_k, "; it must be at least 0");
+  check(s.tokens >= 0, "generate: tokens is ", s.tokens, "; it must be at least 0");
   check(s.top_p > 0 && s.top_p <= 1, "generate: top_p is ", s.top_p, "; it must be above 0 and at most 1");
   const auto context = static_cast<size_t>(model.context());
   check(s.keep >= 0 && static_cast<size_t>(s.keep) <= context, "generate: keep is ", s.keep,

@@ -102,7 +102,8 @@ TEST_CASE("help: the common settings of train fit on one screen, in sections; --
   CHECK(contains(brief.out, "  --data=... "));
   for (const char* whole :
        {"CPU threads (0: OMP_NUM_THREADS, else all cores)", "tokenizer by name (character, byte, ...)",
-        "optimizer from `orrery list optimizer`", "from `orrery list normalization`"})
+        "optimizer from `orrery list optimizer`", "from `orrery list normalization`",
+        "continue a run: yes (that in `out`) or its folder", "(...) in full: orrery train --help=all"})
     CHECK(contains(brief.out, whole));
   CHECK(contains(full.out, "--residual_gain=1 "));
   CHECK(contains(full.out, "--learning_rate=0.001 "));
