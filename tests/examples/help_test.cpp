@@ -180,7 +180,7 @@ TEST_CASE("help: a component is printed with a line per setting: default or give
   Message(lines("slots")).names("N").names("number of slots").value("[1, 65536]").names("split=no").names("scaled=yes");
   Message(lines("adaptive_span")).names("S").names("longest span").names("R=32").names("length of the ramp");
   Message(lines("elu")).names("settings:").names("alpha=1  [0, 1e6]");
-  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("4 * width");
+  Message(lines("gpt")).names("layers=4").names("number of blocks").names("d_ff=0").offers("a feed-forward (0: 4 *");
   Message(lines("gpt-char-small")).names("layers=4").names("number of blocks").names("context=64");
   CHECK(!contains(lines("gpt-char-small"), "d_ff"));  // as in the class
   Message(run_orrery({"help", "train", "optimizer"}).out).names("beta2=0.99").names("decay of the mean of the squared");
