@@ -43,7 +43,7 @@ class Pointwise final : public AttentionLayer {
   static inline const Info info{.name = "pointwise",
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Wortsman et al. 2023, arXiv:2309.08586",
-                                .parameters = "as softmax; alpha from its setting, if learned; those of F",
+                                .parameters = "as softmax; alpha from its setting (1), if learned; those of F",
                                 .saves = "q, k, v; attention output if alpha is not 0",
                                 .takes_activation = true};
 

@@ -48,7 +48,7 @@ class ReluFormer final : public AttentionLayer {
   static inline const Info info{.name = "relu_former",
                                 .formula = "o_i = sum_j F(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2)), F = relu",
                                 .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
-                                .parameters = "as softmax; ln gamma of each head; those of F",
+                                .parameters = "as softmax; ln gamma per head, gamma from its setting (1); those of F",
                                 .saves = "q, k, v, attention output; with a loss, sum and entropy of each row"};
 
   ReluFormer(const Spec& spec, const AttentionLayerOptions& options)

@@ -10,6 +10,7 @@
 #include "tests/support/message.h"
 
 using namespace orrery;
+using orrery::testing::finds;
 using orrery::testing::matches_in;
 using orrery::testing::Message;
 
@@ -193,6 +194,20 @@ TEST_CASE("list: every registered name has a formula and a source") {
   CHECK(!contains(run_orrery({"list", "attention_setting"}).out, "softmax_j"));
   CHECK(contains(family.out, "cosine"));
   CHECK(!contains(family.out, "silu"));
+}
+
+TEST_CASE("catalogue: each trained parameter has its initial value, or a component that states it") {
+  const std::set<std::string> with_parameters = {"attention", "attention_setting", "feed_forward",
+                                                 "layer",     "normalization",     "position"};
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    if (!with_parameters.contains(family.name)) continue;
+    for (const models::CatalogueEntry& entry : family.entries)
+      for (const auto& property : entry.properties)
+        for (const auto& part : matches_in(property.first == "parameters" ? property.second : "", "[^;]+")) {
+          INFO(family.name, " ", entry.name, ": ", part[0]);
+          CHECK(finds(part[0], "[0-9]|as [a-z]|those of F|none"));
+        }
+  }
 }
 
 TEST_CASE("catalogue: the minimum of an activation is found, at a limit or between the limits") {

@@ -158,7 +158,7 @@ TEST_CASE("try: a failed training gives exit code 1 and is named, even if every 
   CHECK(tried.code == 1);
   Message(tried.out).names("activation narrow").value("passed").names("dual numbers");
   CHECK(contains(tried.out, "dense(narrow)  FAILED"));
-  CHECK(!contains(tried.out, "gelu, softmax, layer  FAILED"));
+  CHECK(!contains(tried.out, "gelu, softmax, layer, adamw, constant  FAILED"));
   const std::string last = last_line(tried.out);
   CHECK(!contains(last, "gradcheck"));
   Message(last)
@@ -276,6 +276,31 @@ TEST_CASE("try: short files define a normalization and row-wise weightings of at
     INFO(trained.err);
     CHECK(trained.code == 0);
   }
+}
+
+TEST_CASE("try: a schedule and an optimizer are trained with; other components come with a command that uses them") {
+  const Folder folder;
+  const auto tried = [&](const std::string& file, const std::string& steps) {
+    const Outcome outcome = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/" + file + ".cpp", "--out=" + (folder / "p"),
+                                        "--steps=" + steps});
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  for (const char* family : {"schedule", "optimizer"}) {
+    const std::string family_name = family, name = "dropped_" + family_name,
+                      out = tried("dropped/nn/" + family_name + "s/" + name, "60");
+    Message(out).names("gelu, softmax, layer, adamw, constant").names(family_name + " = " + name);
+    CHECK(!contains(out, "do not use"));
+  }
+  const std::string analysis = tried("dropped/models/inspection/dropped_analysis", "60");
+  CHECK(!contains(analysis, "training"));  // no model would have it
+  Message(analysis)
+      .names("small models do not use analysis dropped_analysis")
+      .offers("orrery --plugin=" + (folder / "p/dropped_analysis.so") + " inspect RUN --analysis=dropped_analysis");
+  Message(tried("dropped/nn/losses/dropped_loss", "0"))
+      .names("small models do not use loss dropped_loss")
+      .offers("call it in the code");
 }
 
 TEST_CASE("try: a mask is one short file, which trains; coverage that contradicts visible is refused with the pair") {
