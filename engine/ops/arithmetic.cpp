@@ -1,6 +1,7 @@
 // Elementwise operations with broadcasting. With z = f(a, b): da = dz df/da, db = dz df/db, each
 // summed over the axes along which its operand was repeated.
 #include <algorithm>
+#include <functional>
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_sums.h"
@@ -11,22 +12,10 @@
 namespace orrery {
 namespace {
 
-struct SubtractValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a - b;
-  }
-};
 struct MultiplyValue {
   template <class T>
   HOST_DEVICE T operator()(T a, T b) const {
     return a * b;
-  }
-};
-struct DivideValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a / b;
   }
 };
 struct MaximumValue {
@@ -81,7 +70,7 @@ struct Add {
 struct Subtract {
   static constexpr const char* name = "subtract";
   Shape a_shape, b_shape;
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, SubtractValue{}, a, b); }
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, std::minus<>(), a, b); }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(), saved.needs(1) ? sum_to(-dy, b_shape) : Tensor()};
   }
@@ -102,7 +91,7 @@ struct Divide {  // y = a / b: da = dy / b, db = -dy y / b
   static constexpr const char* name = "divide";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    const Tensor y = elementwise(name, DivideValue{}, a, b);
+    const Tensor y = elementwise(name, std::divides<>(), a, b);
     saved.save(b, saved.needs(1) ? y : Tensor());
     return y;
   }
