@@ -200,22 +200,20 @@ __global__ void __launch_bounds__(attention_threads, 1)
       if (q.first + row < p.queries) to.set(q.first + row, column, p.scale * value);
     });
   }
-  if constexpr (parameters_of<P> > 0)
-    if (parameter_gradients && work.column == 0)
+  if (work.column > 0) return;
+  const auto write_row_sums = [&](A* to, const auto& term, A divisor) {  // term(a): this thread's part of row a
 #pragma unroll
-      for (int a = 0; a < Tile::each; ++a)
-        for (int k = 0; k < parameters_of<P>; ++k) {
-          const int i = q.first + tile_row() + 16 * a;
-          const A total = sum_of_row(sums.parameters[a][k]);
-          if (i < p.queries && tile_column() == 0) parameter_gradients[k * p.rows() + row_of(p, q) + i] = total;
-        }
-  if (!span_gradient || work.column > 0) return;
+    for (int a = 0; a < Tile::each; ++a) {
+      const int i = q.first + tile_row() + 16 * a;
+      const A total = sum_of_row(term(a)) / divisor;
+      if (i < p.queries && tile_column() == 0) to[row_of(p, q) + i] = total;
+    }
+  };
+  if (parameter_gradients)
 #pragma unroll
-  for (int a = 0; a < Tile::each; ++a) {
-    const int i = q.first + tile_row() + 16 * a;
-    const A total = sum_of_row(sums.ramp[a]) / p.ramp;
-    if (i < p.queries && tile_column() == 0) span_gradient[row_of(p, q) + i] = total;
-  }
+    for (int k = 0; k < parameters_of<P>; ++k)
+      write_row_sums(parameter_gradients + k * p.rows(), [&](int a) { return sums.parameters[a][k]; }, A(1));
+  if (span_gradient) write_row_sums(span_gradient, [&](int a) { return sums.ramp[a]; }, p.ramp);
 }
 
 // Gradients of spans and parameters per head: one warp for each head, and each of gridDim.y arrays
