@@ -253,11 +253,10 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
            problem, rows, inner_products);
   A* const parameter_gradients = parameters > 0 ? span_gradients + spans + partials : nullptr;
   backward_of_queries<A>(p, spans_of_heads ? span_gradients : d.span, parameter_gradients);
-  if (spans_of_heads)
-    launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, span_gradients,
-           int64_t{p.batch}, int64_t{p.queries}, d.span);
-  if constexpr (Weights::parameters > 0)
-    if (parameters > 0) add_parameter_rows(p, parameter_gradients, p.queries);
+  const int64_t queries = problem.queries;
+  if (spans_of_heads) add_rows_of_heads("attention: spans", problem, span_gradients, queries, 1, d.span);
+  if (parameters > 0)
+    add_rows_of_heads("attention: parameters", problem, parameter_gradients, queries, Weights::parameters, d.parameters);
   backward_of_keys<A>(p, false, int64_t{p.batch} * p.kv_heads * attention_tiles<A>(p.keys));
   backward_of_keys<A>(p, true, p.kv_heads * attention_tiles<A>(p.slots));
   if (d.relative_bias || d.relative_embedding.data)

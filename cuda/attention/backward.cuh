@@ -228,11 +228,11 @@ __global__ void __launch_bounds__(32)
   sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x == 0) spans[blockIdx.x * gridDim.y + blockIdx.y] = sum;
 }
-// Adds rows of dp of F: (parameters, batch, heads, rows) to (heads, parameters).
-template <class A, class P>
-void add_parameter_rows(const P& p, const A* all, int64_t rows) {
-  launch({"attention: parameters", dim3(static_cast<unsigned>(p.query_heads), parameters_of<P>), 32},
-         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, p.gradients.parameters);
+// Adds `arrays` arrays of rows, (batch, heads, rows) each, to sums of the heads, (heads, arrays).
+template <class A>
+void add_rows_of_heads(const char* name, const AttentionProblem<A>& p, const A* all, int64_t rows, int arrays, A* to) {
+  launch({name, dim3(static_cast<unsigned>(p.query_heads), static_cast<unsigned>(arrays)), 32},
+         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, to);
 }
 
 // ---- dk and dv, of the context or of slots
