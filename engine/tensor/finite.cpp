@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/math/scalar.h"
 #include "engine/system/parallel.h"
 #include "engine/types/dispatch.h"
 
@@ -21,12 +22,12 @@ Tensor on_host(const Tensor& x) {
 
 template <class T>
 bool finite_range(const T* x, int64_t n) {
-  bool all = true;
-  for (int64_t i = 0; i < n; ++i) {  // without a branch, so that the loop vectorizes
-    const auto number = static_cast<Arithmetic<T>>(x[i]);
-    all &= number - number == 0;
-  }
-  return all;
+  using A = Arithmetic<T>;
+  using F = scalar::detail::Format<A>;
+  constexpr auto exponent = static_cast<typename F::Bits>(2 * F::bias + 1) << F::mantissa;  // of infinities and NaN
+  typename F::Bits worst = 0;  // without a branch, so that the loop vectorizes
+  for (int64_t i = 0; i < n; ++i) worst = std::max(worst, scalar::detail::bits_of(static_cast<A>(x[i])) & exponent);
+  return worst != exponent;
 }
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }

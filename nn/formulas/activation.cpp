@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
@@ -29,24 +30,27 @@ std::vector<double> read_constants(const ActivationInfo& info, Spec spec) {
   return constants;
 }
 
+template <int Inputs>  // x, and p if the formula has parameters
 struct Activate {
   static constexpr const char* name = "activation";
   Activation activation;
 
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& p) const {
-    const Tensor y = Tensor::empty_like(x);
+  template <std::same_as<Tensor>... P>
+  Tensor forward(Saved& saved, const Tensor& x, const P&... given) const {
+    const Tensor y = Tensor::empty_like(x), p = std::get<0>(std::tuple(given..., Tensor()));
     activation.role<ElementwiseRole>().forward(x, p, y);
     saved.save(activation.has_derivative_from_output() ? y : x, p);
     return y;
   }
-  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
+  Gradients<Inputs> backward(const Saved& saved, const Tensor& dy) const {
     const ElementwiseRole& role = activation.role<ElementwiseRole>();
     const Tensor &x_or_y = saved[0], &p = saved[1];
-    Gradients<2> d;
-    if (saved.needs(1)) {
-      d[1] = Tensor::empty_like(p);
-      role.parameters_backward(x_or_y, p, dy, d[1]);
-    }
+    Gradients<Inputs> d;
+    if constexpr (Inputs > 1)
+      if (saved.needs(1)) {
+        d[1] = Tensor::empty_like(p);
+        role.parameters_backward(x_or_y, p, dy, d[1]);
+      }
     if (saved.needs(0)) {
       d[0] = saved.take(0);
       role.backward(x_or_y, p, dy, d[0]);
@@ -248,7 +252,7 @@ double Activation::derivative_from_output(double y) const {
 }
 
 Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
-  if (!p && info().parameters.empty()) return record(Activate{*this}, x, p);
+  if (!p && info().parameters.empty()) return record(Activate<1>{*this}, x);
   const int64_t n = parameter_count(), channels = x.shape().last();
   check(p && n > 0, "activation: the number of learned parameters of ", info().name, " is ", n, ", but ",
         p ? "some" : "none", " were given");
@@ -257,7 +261,7 @@ Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
   check(fits, info().name, ": parameters of shape ", p.shape(), " do not fit x ", x.shape(), "; they must be ",
         Shape{n}, ", or ", Shape{n, channels}, " for one per channel");
   // Softplus of a few numbers is cheap, and autograd differentiates it.
-  return record(Activate{*this}, x, formula_parameters(p));
+  return record(Activate<2>{*this}, x, formula_parameters(p));
 }
 Tensor Activation::gate(const Tensor& x, const Tensor& up, const Tensor& p) const {
   check_same_kind("gate", x, up);

@@ -62,7 +62,8 @@ TEST_CASE("a mistake in an activation's spec has an error message") {
   expect_error([] { Activation("elu(1, 2)"); }).names("elu").offers(1).value("'2'").offers("alpha");
   expect_error([] { Activation("prelo"); }).names("activation").value("'prelo'").offers("'prelu'");
   const auto gate = [](const Tensor& x) { Activation("prelu").role<ElementwiseRole>().gate(x, x, x); };
-  expect_error([&] { gate(Tensor::zeros({2})); }).names("activation").value("'prelu'").names("parameters").offers("another");
+  const auto of_two_numbers = [&] { gate(Tensor::zeros({2})); };
+  expect_error(of_two_numbers).names("activation").value("'prelu'").names("parameters").offers("another");
   const auto negative = [] { Activation("xielu(negative=0.4)").initial_parameters(); };
   expect_error(negative).names("xielu").names("negative").value("0.4").names("beta").offers("0.5");
 }
