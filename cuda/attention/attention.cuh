@@ -253,11 +253,11 @@ void attention_backward(const AttentionProblem<A>& problem, const Weights& weigh
            problem, rows, inner_products);
   A* const parameter_gradients = parameters > 0 ? span_gradients + spans + partials : nullptr;
   backward_of_queries<A>(p, spans_of_heads ? span_gradients : d.span, parameter_gradients);
-  if (spans_of_heads)
-    launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, span_gradients,
-           int64_t{p.batch}, int64_t{p.queries}, d.span);
-  if constexpr (Weights::parameters > 0)
-    if (parameters > 0) add_parameter_rows(p, parameter_gradients, p.queries);
+  const auto add_rows = [&](const char* name, const A* per_query, int arrays, A* to) {
+    add_rows_of_heads(name, problem, per_query, problem.queries, arrays, to);
+  };
+  if (spans_of_heads) add_rows("attention: spans", span_gradients, 1, d.span);
+  if (parameters > 0) add_rows("attention: parameters", parameter_gradients, Weights::parameters, d.parameters);
   backward_of_keys<A>(p, false, int64_t{p.batch} * p.kv_heads * attention_tiles<A>(p.keys));
   backward_of_keys<A>(p, true, p.kv_heads * attention_tiles<A>(p.slots));
   if (d.relative_bias || d.relative_embedding.data)

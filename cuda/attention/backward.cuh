@@ -200,22 +200,20 @@ __global__ void __launch_bounds__(attention_threads, 1)
       if (q.first + row < p.queries) to.set(q.first + row, column, p.scale * value);
     });
   }
-  if constexpr (parameters_of<P> > 0)
-    if (parameter_gradients && work.column == 0)
+  if (work.column > 0) return;
+  const auto write_row_sums = [&](A* to, const auto& term, A divisor) {  // term(a): this thread's part of row a
 #pragma unroll
-      for (int a = 0; a < Tile::each; ++a)
-        for (int k = 0; k < parameters_of<P>; ++k) {
-          const int i = q.first + tile_row() + 16 * a;
-          const A total = sum_of_row(sums.parameters[a][k]);
-          if (i < p.queries && tile_column() == 0) parameter_gradients[k * p.rows() + row_of(p, q) + i] = total;
-        }
-  if (!span_gradient || work.column > 0) return;
+    for (int a = 0; a < Tile::each; ++a) {
+      const int i = q.first + tile_row() + 16 * a;
+      const A total = sum_of_row(term(a)) / divisor;
+      if (i < p.queries && tile_column() == 0) to[row_of(p, q) + i] = total;
+    }
+  };
+  if (parameter_gradients)
 #pragma unroll
-  for (int a = 0; a < Tile::each; ++a) {
-    const int i = q.first + tile_row() + 16 * a;
-    const A total = sum_of_row(sums.ramp[a]) / p.ramp;
-    if (i < p.queries && tile_column() == 0) span_gradient[row_of(p, q) + i] = total;
-  }
+    for (int k = 0; k < parameters_of<P>; ++k)
+      write_row_sums(parameter_gradients + k * p.rows(), [&](int a) { return sums.parameters[a][k]; }, A(1));
+  if (span_gradient) write_row_sums(span_gradient, [&](int a) { return sums.ramp[a]; }, p.ramp);
 }
 
 // Gradients of spans and parameters per head: one warp for each head, and each of gridDim.y arrays
@@ -230,11 +228,11 @@ __global__ void __launch_bounds__(32)
   sum = across_lanes(sum, Plus{}, 32);
   if (threadIdx.x == 0) spans[blockIdx.x * gridDim.y + blockIdx.y] = sum;
 }
-// Adds rows of dp of F: (parameters, batch, heads, rows) to (heads, parameters).
-template <class A, class P>
-void add_parameter_rows(const P& p, const A* all, int64_t rows) {
-  launch({"attention: parameters", dim3(static_cast<unsigned>(p.query_heads), parameters_of<P>), 32},
-         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, p.gradients.parameters);
+// Adds `arrays` arrays of rows, (batch, heads, rows) each, to sums of the heads, (heads, arrays).
+template <class A>
+void add_rows_of_heads(const char* name, const AttentionProblem<A>& p, const A* all, int64_t rows, int arrays, A* to) {
+  launch({name, dim3(static_cast<unsigned>(p.query_heads), static_cast<unsigned>(arrays)), 32},
+         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, to);
 }
 
 // ---- dk and dv, of the context or of slots

@@ -211,8 +211,8 @@ void tensor_core_attention_backward(const P& p) {
       launch(
           tensor_core_attention_launch<OfQueries>("attention: tensor core backward of queries", query_heads, p.queries),
           tensor_core_attention_backward_queries_kernel<P, Size>, p, terms, parameters);
-    if constexpr (parameters_of<P> > 0)
-      if (parameters) add_parameter_rows(p, parameters, warps);
+    if (parameters)
+      add_rows_of_heads<float>("attention: parameters", p, parameters, warps, parameters_of<P>, p.gradients.parameters);
     if ((p.gradients.key.data || p.gradients.value.data) && kv_heads * p.keys > 0)
       launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", kv_heads, p.keys),
              tensor_core_attention_backward_keys_kernel<P, Size>, p, terms);

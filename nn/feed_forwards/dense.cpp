@@ -74,10 +74,10 @@ struct DenseFeedForward {
     const Tensor hidden = Tensor::empty_like(z), dz = Tensor::empty_like(z);
     Tensor dp;
     if (p) {
-      const LearnedRole& learned = activation.role<LearnedRole>();
+      const ElementwiseRole& role = activation.role<ElementwiseRole>();
       const Tensor da = matmul(dy, output);
       dp = Tensor::empty_like(p);
-      learned.forward(z, p, hidden), learned.backward(z, p, da, dz), learned.parameters_backward(z, p, da, dp);
+      role.forward(z, p, hidden), role.backward(z, p, da, dz), role.parameters_backward(z, p, da, dp);
     } else {
       const Hidden<T> epilogue(activation, hidden, z, {});
       multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<T>(), output.data<T>(),

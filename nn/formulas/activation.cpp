@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
@@ -29,20 +30,32 @@ std::vector<double> read_constants(const ActivationInfo& info, Spec spec) {
   return constants;
 }
 
+template <int Inputs>  // x, and p if the formula has parameters
 struct Activate {
   static constexpr const char* name = "activation";
   Activation activation;
 
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    const Tensor y = Tensor::empty_like(x);
-    activation.role<ElementwiseRole>().forward(x, y);
-    saved.save(activation.has_derivative_from_output() ? y : x);
+  template <std::same_as<Tensor>... P>
+  Tensor forward(Saved& saved, const Tensor& x, const P&... given) const {
+    const Tensor y = Tensor::empty_like(x), p = std::get<0>(std::tuple(given..., Tensor()));
+    activation.role<ElementwiseRole>().forward(x, p, y);
+    saved.save(activation.has_derivative_from_output() ? y : x, p);
     return y;
   }
-  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x_or_y = saved[0], dx = saved.take(0);
-    activation.role<ElementwiseRole>().backward(x_or_y, dy, dx);
-    return {dx};
+  Gradients<Inputs> backward(const Saved& saved, const Tensor& dy) const {
+    const ElementwiseRole& role = activation.role<ElementwiseRole>();
+    const Tensor &x_or_y = saved[0], &p = saved[1];
+    Gradients<Inputs> d;
+    if constexpr (Inputs > 1)
+      if (saved.needs(1)) {
+        d[1] = Tensor::empty_like(p);
+        role.parameters_backward(x_or_y, p, dy, d[1]);
+      }
+    if (saved.needs(0)) {
+      d[0] = saved.take(0);
+      role.backward(x_or_y, p, dy, d[0]);
+    }
+    return d;
   }
 };
 
@@ -60,31 +73,6 @@ struct Gate {
     const Tensor &x = saved[0], &up = saved[1], dx = saved.take(0), dup = saved.take(1);
     activation.role<ElementwiseRole>().gate_backward(x, up, dy, dx, dup);
     return {dx, dup};
-  }
-};
-
-struct ActivateLearned {
-  static constexpr const char* name = "learned_activation";
-  Activation activation;
-
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& p) const {
-    const Tensor y = Tensor::empty_like(x);
-    activation.role<LearnedRole>().forward(x, p, y);
-    saved.save(x, p);
-    return y;
-  }
-  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &p = saved[1];
-    Gradients<2> d;
-    if (saved.needs(0)) {
-      d[0] = Tensor::empty_like(x);
-      activation.role<LearnedRole>().backward(x, p, dy, d[0]);
-    }
-    if (saved.needs(1)) {
-      d[1] = Tensor::empty_like(p);
-      activation.role<LearnedRole>().parameters_backward(x, p, dy, d[1]);
-    }
-    return d;
   }
 };
 
@@ -214,10 +202,7 @@ std::string Activation::spec() const {
   return print(spec);
 }
 void Activation::fail_without_role(const char* role) const {
-  fail(role, ": '", info().name,
-       std::string_view(role) == ElementwiseRole::role
-           ? "' has learned parameters, which are not supported here; use another"
-           : "' was built without CUDA; configure with -DORRERY_CUDA=ON");
+  fail(role, ": '", info().name, "' was built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 
 std::vector<double> Activation::initial_parameters() const {
@@ -267,16 +252,16 @@ double Activation::derivative_from_output(double y) const {
 }
 
 Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
-  if (!p && info().parameters.empty()) return record(Activate{*this}, x);
+  if (!p && info().parameters.empty()) return record(Activate<1>{*this}, x);
   const int64_t n = parameter_count(), channels = x.shape().last();
   check(p && n > 0, "activation: the number of learned parameters of ", info().name, " is ", n, ", but ",
         p ? "some" : "none", " were given");
-  check_same_kind("learned_activation", x, p);
+  check_same_kind("activation", x, p);
   const bool fits = p.shape() == Shape{n} || p.shape() == Shape{n, channels};
   check(fits, info().name, ": parameters of shape ", p.shape(), " do not fit x ", x.shape(), "; they must be ",
         Shape{n}, ", or ", Shape{n, channels}, " for one per channel");
   // Softplus of a few numbers is cheap, and autograd differentiates it.
-  return record(ActivateLearned{*this}, x, formula_parameters(p));
+  return record(Activate<2>{*this}, x, formula_parameters(p));
 }
 Tensor Activation::gate(const Tensor& x, const Tensor& up, const Tensor& p) const {
   check_same_kind("gate", x, up);

@@ -58,17 +58,20 @@ struct ActivationInfo {
   std::array<double, 2> limits;    // values at -infinity and at +infinity; NaN: no limit
 };
 
-// ---- roles of the operations of this folder, compiled for every formula: elementwise.h,
-// learned.h, tile_kernels.h
+// ---- roles of the operations of this folder, compiled for every formula: elementwise.h, tile_kernels.h
 
-class ElementwiseRole {  // on tensors of one shape
+// On tensors of one shape, with parameters p: (n), or (n, C) with a column for each channel of x's
+// last axis; undefined if the formula has none.
+class ElementwiseRole {
  public:
   static constexpr const char* role = "activation";
   template <class F>
   class Of;
-  virtual void forward(const Tensor& x, const Tensor& y) const = 0;
+  virtual void forward(const Tensor& x, const Tensor& p, const Tensor& y) const = 0;
   // x_or_y: y if the derivative follows from y, else x. dx may share the memory of x_or_y.
-  virtual void backward(const Tensor& x_or_y, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void backward(const Tensor& x_or_y, const Tensor& p, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void parameters_backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dp) const = 0;
+  // F(x) up, for formulas without parameters; the others throw.
   virtual void gate(const Tensor& x, const Tensor& up, const Tensor& y) const = 0;
   virtual void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
                              const Tensor& dup) const = 0;
@@ -86,20 +89,6 @@ class TileRole : public TileFunction<T> {  // in tiles of other operations
 
  protected:
   ~TileRole() = default;
-};
-
-// With parameters: p is (n), or (n, C) with a column for each channel of x's last axis.
-class LearnedRole {
- public:
-  static constexpr const char* role = "learned_activation";
-  template <class F>
-  class Of;
-  virtual void forward(const Tensor& x, const Tensor& p, const Tensor& y) const = 0;
-  virtual void backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dx) const = 0;
-  virtual void parameters_backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dp) const = 0;
-
- protected:
-  ~LearnedRole() = default;
 };
 
 namespace detail {
@@ -167,7 +156,7 @@ class Activation {
   // Throws unless p is (n), or (heads, n) if they are given; undefined without learned parameters.
   void check_parameters(const char* owner, const Tensor& p, int64_t heads = 0) const;
 
-  // Throws if the role is that of formulas without parameters (or with), or needs a CUDA build.
+  // Throws if the role needs a CUDA build.
   template <class Role>
   const Role& role() const {
     const Role* const kernels = dynamic_cast<const Role*>(formula_.get());

@@ -93,13 +93,7 @@ class DynamicNormRole::Of : public DynamicNormRole {
     const int64_t n = x.shape().rows(), channels = x.shape().last();
     dispatch(x.dtype(), role, [&]<class T>() {
       rows(x.device(), n, static_cast<int>(channels),
-           detail::Normalize<F, T>{f_,
-                                   {x.data<T>()},
-                                   {alpha.data<T>()},
-                                   {shift.data<T>()},
-                                   {weight.data<T>()},
-                                   {bias.data<T>()},
-                                   {p ? p.data<T>() : nullptr},
+           detail::Normalize<F, T>{f_, in<T>(x), in<T>(alpha), in<T>(shift), in<T>(weight), in<T>(bias), in<T>(p),
                                    {y.mutable_data<T>()}});
     });
   }
@@ -107,12 +101,11 @@ class DynamicNormRole::Of : public DynamicNormRole {
                 const Tensor& dy, const Tensor& dx, const Sums& sums) const override {
     const int64_t n = x.shape().rows(), channels = x.shape().last();
     dispatch(x.dtype(), role, [&]<class T>() {
-      const In<T> in{x.data<T>()}, a{alpha.data<T>()}, s{shift.data<T>()}, w{weight.data<T>()}, g{dy.data<T>()},
-          own{p ? p.data<T>() : nullptr};
+      const In<T> x_in = in<T>(x), a = in<T>(alpha), s = in<T>(shift), w = in<T>(weight), own = in<T>(p), g = in<T>(dy);
       const Out<T> out{dx.mutable_data<T>()};
       if (!sums[0]) {
         rows(x.device(), n, static_cast<int>(channels),
-             detail::NormalizeInputGradient<F, T>{f_, in, a, s, w, own, g, out});
+             detail::NormalizeInputGradient<F, T>{f_, x_in, a, s, w, own, g, out});
         return;
       }
       using A = Arithmetic<T>;
@@ -120,12 +113,16 @@ class DynamicNormRole::Of : public DynamicNormRole {
       for (int k = 0; k < 4 + learned_count<F>; ++k)
         columns.pointer[k] = k < 4 ? sums[static_cast<size_t>(k)].template mutable_data<A>()
                                    : sums[4].template mutable_data<A>() + (k - 4) * channels;
-      reduce(x.device(), 1, n, channels, detail::NormalizeGradients<F, T>{f_, in, a, s, w, own, g, out, channels},
+      reduce(x.device(), 1, n, channels, detail::NormalizeGradients<F, T>{f_, x_in, a, s, w, own, g, out, channels},
              columns);
     });
   }
 
  private:
+  template <class T>
+  static In<T> in(const Tensor& t) {
+    return {t ? t.data<T>() : nullptr};
+  }
   F f_;
 };
 

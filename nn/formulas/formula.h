@@ -88,52 +88,41 @@ F with_constants(const double* constants) {
   }
 }
 
-template <PlainFormula F>
-class PlainScalars : public Formula {
+template <class F>
+class CompiledFormula : public Formula {
  public:
-  explicit PlainScalars(const F& f) : f_(f) {}
-  double value(double x, const double*) const override { return f_.value(x); }
-  double derivative(double x, const double*) const override { return f_.derivative(x); }
-  double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).derivative; }
+  explicit CompiledFormula(const F& f) : f_(f) {}
+  double value(double x, const double* p) const override { return bound<double>(f_, p).value(x); }
+  double derivative(double x, const double* p) const override { return bound<double>(f_, p).derivative(x); }
+  double derivative_by_dual(double x, [[maybe_unused]] const double* p, int parameter) const override {
+    const Dual variable(x, parameter < 0);
+    if constexpr (learned_count<F> > 0) {
+      Dual all[F::parameters];
+      for (int k = 0; k < F::parameters; ++k) {
+        const Dual trained(p[k], k == parameter);
+        all[k] = F::info.positive ? scalar::softplus(trained) : trained;
+      }
+      return f_.value(variable, static_cast<const Dual*>(all)).derivative;
+    } else {
+      return f_.value(variable).derivative;
+    }
+  }
   bool is_homogeneous() const override { return Homogeneous<F>; }
   bool has_derivative_from_output() const override { return HasDerivativeFromOutput<F>; }
   double derivative_from_output([[maybe_unused]] double y) const override {
     if constexpr (HasDerivativeFromOutput<F>) return f_.derivative_from_output(y);
     return 0;
   }
-  void parameter_derivatives(double, const double*, double*) const override {}
-  void initial_parameters(double*) const override {}
-
- private:
-  F f_;
-};
-
-template <LearnedFormula F>
-class LearnedScalars : public Formula {
- public:
-  explicit LearnedScalars(const F& f) : f_(f) {}
-  double value(double x, const double* p) const override { return f_.value(x, p); }
-  double derivative(double x, const double* p) const override { return f_.derivative(x, p); }
-  double derivative_by_dual(double x, const double* p, int parameter) const override {
-    Dual all[F::parameters];
-    for (int k = 0; k < F::parameters; ++k) {
-      const Dual trained(p[k], k == parameter);
-      all[k] = F::info.positive ? scalar::softplus(trained) : trained;
-    }
-    return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).derivative;
+  void parameter_derivatives(double x, [[maybe_unused]] const double* p, [[maybe_unused]] double* out) const override {
+    if constexpr (learned_count<F> > 0) f_.parameter_derivatives(x, p, out);
   }
-  bool is_homogeneous() const override { return false; }
-  bool has_derivative_from_output() const override { return false; }
-  double derivative_from_output(double) const override { return 0; }
-  void parameter_derivatives(double x, const double* p, double* out) const override {
-    f_.parameter_derivatives(x, p, out);
+  void initial_parameters([[maybe_unused]] double* p) const override {
+    if constexpr (learned_count<F> > 0) f_.initial_parameters(p);
   }
-  void initial_parameters(double* p) const override { f_.initial_parameters(p); }
 
  private:
   F f_;
 };
 
 }  // namespace detail
-
 }  // namespace orrery::nn

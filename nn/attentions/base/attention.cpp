@@ -291,21 +291,12 @@ std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const
   AttentionCall context{in, o};
   context.options.hooked_path = path(), context.options.hooked_name = "scores";
   if (!slots_ || !slots_->split()) return {context};
+  AttentionCall slots{slot_inputs_of(in.query, {in.slot_key, in.slot_value}), context.options};
+  slots.inputs.parameters = in.parameters;
+  slots.options.mask = {.causal = false, .query_lengths = o.mask.query_lengths};
+  slots.options.rng_key = o.rng_key.derive("slots"), slots.options.hooked_name = "slot_scores";
   context.inputs.slot_key = context.inputs.slot_value = {};
-  const AttentionInputs slots{.query = in.query,
-                              .key = Tensor::empty_like(in.key, in.key.shape().with(1, 0)),
-                              .value = Tensor::empty_like(in.value, in.value.shape().with(1, 0)),
-                              .slot_key = in.slot_key,
-                              .slot_value = in.slot_value,
-                              .parameters = in.parameters};
-  const AttentionOptions slot_options{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
-                                      .scale = o.scale,
-                                      .soft_cap = o.soft_cap,
-                                      .dropout = o.dropout,
-                                      .rng_key = o.rng_key.derive("slots"),
-                                      .hooked_path = path(),
-                                      .hooked_name = "slot_scores"};
-  return {context, {slots, slot_options}};
+  return {context, slots};
 }
 
 // Returns the weights of each call or their replacements; hooks get them joined. Empty: no weights.

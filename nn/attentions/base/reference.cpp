@@ -34,38 +34,30 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
   return slots ? concatenate({context, slots}, axis) : context;
 }
 
-// The pairs that the named mask leaves, (Tq, Tk) i32: in reference mode by its formulas, on the host, instead of by the
-// table that the kernels read. Undefined without a named mask.
-Tensor named_pairs(const AttentionInputs& x, const AttentionMask& m) {
-  if (!m.rule || !in_reference_mode()) return {};
-  const int64_t queries = x.query.size(1), keys = x.key.size(1);
-  std::vector<int32_t> pairs;
+// The bits of the named mask's table, rows of 32-bit words. In reference mode they come from its formulas, pair by pair
+// on the host, instead of the table that the kernels read. Undefined if it hides no pair.
+Tensor named_bits(const AttentionInputs& x, const AttentionMask& m) {
+  if (!m.rule || !in_reference_mode()) return m.table.bits;
+  const int64_t queries = x.query.size(1), keys = x.key.size(1), words = (keys + 31) / 32;
+  std::vector<int32_t> bits(static_cast<size_t>(queries * words));
   for (int64_t i = 0; i < queries; ++i)
     for (int64_t j = 0; j < keys; ++j)
-      pairs.push_back(m.rule->visible(m.keys_dropped + m.query_offset + i, m.keys_dropped + j));
-  return Tensor::from({queries, keys}, pairs).to(x.query.device());
+      if (m.rule->visible(m.keys_dropped + m.query_offset + i, m.keys_dropped + j))
+        bits[static_cast<size_t>(i * words + j / 32)] |= static_cast<int32_t>(1u << j % 32);
+  return Tensor::from({queries, words}, bits).to(x.query.device());
 }
 
 // A second implementation of AttentionMask, for one pair; it shares no code with the first.
 struct PairMask {
   bool causal, attend_to_self;
   int64_t offset, window, queries, keys, words;
-  const int32_t *lengths, *query_document_ids, *key_document_ids, *named, *bits;
+  const int32_t *lengths, *query_document_ids, *key_document_ids, *bits;
 
-  static PairMask of(const AttentionInputs& x, const AttentionMask& m, const Tensor& named) {
+  static PairMask of(const AttentionInputs& x, const AttentionMask& m, const Tensor& bits) {
     const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-    return {m.causal,
-            m.attend_to_self,
-            m.query_offset,
-            m.window,
-            x.query.size(1),
-            x.key.size(1),
-            m.table.bits ? m.table.bits.size(1) : 0,
-            numbers(m.lengths),
-            numbers(m.query_document_ids),
-            numbers(m.key_document_ids),
-            numbers(named),
-            numbers(named ? Tensor() : m.table.bits)};
+    const int64_t queries = x.query.size(1), keys = x.key.size(1), words = bits ? bits.size(1) : 0;
+    return {m.causal, m.attend_to_self, m.query_offset, m.window, queries, keys, words, numbers(m.lengths),
+            numbers(m.query_document_ids), numbers(m.key_document_ids), numbers(bits)};
   }
   HOST_DEVICE bool is_visible(int64_t batch, int64_t i, int64_t j) const {
     const int64_t x = i + offset - j;
@@ -73,7 +65,6 @@ struct PairMask {
     if (!attend_to_self && x == 0) return false;
     if (window > 0 && (x >= window || -x >= window)) return false;
     if (lengths && j >= lengths[batch]) return false;
-    if (named && !named[i * keys + j]) return false;
     if (bits && !(static_cast<uint32_t>(bits[i * words + j / 32]) >> j % 32 & 1u)) return false;
     return !query_document_ids || query_document_ids[batch * queries + i] == key_document_ids[batch * keys + j];
   }
@@ -154,10 +145,10 @@ Tensor position_mask(const AttentionInputs& in, const AttentionOptions& o) {
   const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? in.query.size(0) : 1;
   const int64_t queries = in.query.size(1), keys = in.key.size(1), slots = in.slot_key ? in.slot_key.size(0) : 0;
   const Tensor visible = Tensor::empty_like(in.query, Shape{batch, 1, queries, keys + slots}),
-               named = named_pairs(in, o.mask);
+               bits = named_bits(in, o.mask);
   dispatch(visible.dtype(), "attention_mask", [&]<class T>() {
     rows(visible.device(), batch * queries, static_cast<int>(keys + slots),
-         VisiblePairs<T>{PairMask::of(in, o.mask, named), {visible.mutable_data<T>()}});
+         VisiblePairs<T>{PairMask::of(in, o.mask, bits), {visible.mutable_data<T>()}});
   });
   return visible;
 }

@@ -45,5 +45,6 @@ Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const At
                        const std::optional<Activation>& function = {}, const Tensor& parameters = {});
 // Returns the inputs of this attention: the tokens are the queries, and the context is empty.
 AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots);
+AttentionInputs slot_inputs_of(const Tensor& query, const SlotKeysAndValues& slots);  // likewise; (B, Tq, H, D)
 
 }  // namespace orrery::nn

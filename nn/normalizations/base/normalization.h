@@ -21,6 +21,23 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
+// A normalization with a weight and, if the options have one, a bias per channel, initially 1 and 0.
+class AffineNormalization : public Module {
+ public:
+  explicit AffineNormalization(const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
+    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
+  }
+  void visit(Visitor& v) override {
+    v("weight", weight_);
+    v("bias", bias_);
+  }
+
+ protected:
+  Parameter weight_, bias_;  // bias: undefined if there is none
+};
+// Throws unless weight and bias, which may be undefined, have the size of the last axis of x.
+void check_affine(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 // (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias; weight (C), bias (C) or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.

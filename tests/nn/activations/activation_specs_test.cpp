@@ -61,8 +61,9 @@ TEST_CASE("a mistake in an activation's spec has an error message") {
   expect_error([] { Activation("celu(0)"); }).names("celu").names("alpha").value(0).offers(0);
   expect_error([] { Activation("elu(1, 2)"); }).names("elu").offers(1).value("'2'").offers("alpha");
   expect_error([] { Activation("prelo"); }).names("activation").value("'prelo'").offers("'prelu'");
-  const auto without_parameters = [] { Activation("prelu").role<ElementwiseRole>(); };
-  expect_error(without_parameters).names("activation").value("'prelu'").names("parameters").offers("another");
+  const auto gate = [](const Tensor& x) { Activation("prelu").role<ElementwiseRole>().gate(x, x, x); };
+  const auto of_two_numbers = [&] { gate(Tensor::zeros({2})); };
+  expect_error(of_two_numbers).names("activation").value("'prelu'").names("parameters").offers("another");
   const auto negative = [] { Activation("xielu(negative=0.4)").initial_parameters(); };
   expect_error(negative).names("xielu").names("negative").value("0.4").names("beta").offers("0.5");
 }
