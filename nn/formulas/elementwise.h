@@ -5,6 +5,7 @@
 #include "engine/math/approx_float.h"
 #include "engine/types/dispatch.h"
 #include "nn/formulas/formula.h"
+#include "nn/formulas/learned.h"
 
 namespace orrery::nn {
 
@@ -56,52 +57,6 @@ struct GatedBackward {  // (x, up, g) -> F'(x) up g, F(x) g
   template <class T>
   HOST_DEVICE Values<T, 2> operator()(T x, T up, T g) const {
     return {{f.derivative(x) * up * g, f.value(x) * g}};
-  }
-};
-
-
-// ---- with parameters p, (n) or a column per channel of x
-
-template <class F, class T, bool PerChannel, bool Backward>
-struct LearnedMap {  // row by row: y = F(x; p), or y = dF/dx g
-  F f;
-  const T* p;
-  In<T> x, g;
-  Out<T> y;
-  int n;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    using A = Arithmetic<T>;
-    const auto in = x.at(r * n), dy = Backward ? g.at(r * n) : g;
-    const auto out = y.at(r * n);
-    const auto my = *this;
-    const auto shared = bound<A>(f, p);
-    row.each([=](int i) {
-      const auto own = [&] {  // a choice at run time would prevent vectorization
-        if constexpr (PerChannel)
-          return bound<A>(my.f, my.p + i, my.n);
-        else
-          return shared;
-      }();
-      if constexpr (Backward)
-        out[i] = own.derivative(in[i]) * dy[i];
-      else
-        out[i] = own.value(in[i]);
-    });
-  }
-};
-template <class F, class T, bool PerChannel>
-struct LearnedTerms {  // element i's terms of the parameter gradients
-  F f;
-  const T* p;
-  In<T> x, g;
-  int64_t channels;
-  HOST_DEVICE Values<Arithmetic<T>, F::parameters> operator()(int64_t i, int64_t row) const {
-    const int64_t channel = PerChannel ? i - row * channels : 0;
-    Values<Arithmetic<T>, F::parameters> terms;
-    bound<Arithmetic<T>>(f, p + channel, PerChannel ? channels : 1).parameter_derivatives(x[i], terms.value);
-    for (int k = 0; k < F::parameters; ++k) terms[k] *= g[i];
-    return terms;
   }
 };
 
