@@ -167,7 +167,8 @@ std::string claim_plot(const Claim& claim, const Measurements& measured, const s
     body += svg_text(16, y, text_line, " font-weight=\"600\" font-size=\"15\""), y += line + 2;
   const MetricExpression& metric = claim.metrics[0];
   const std::string metric_text = print(metric.is_of_sweep() ? metric.arguments[0] : metric);
-  for (const std::string& text_line : wrapped(text(verdict, ": ", humanize(metric_text), ", mean and 95 % interval"), 88))
+  const std::string measured_as = text(verdict, ": ", humanize(metric_text), ", mean and 95 % interval");
+  for (const std::string& text_line : wrapped(measured_as, 88))
     body += svg_text(16, y, text_line, " class=\"quiet\""), y += line;
   if (swept) {
     double x = left;

@@ -46,7 +46,8 @@ TEST_CASE("ridge: one input has the weight <x, y> / (<x, x> + strength)") {
   const Tensor x = column({1, 2, 3}), y = column({2, 0, 1});
   CHECK(Ridge(x, y).weights(6).item() == doctest::Approx(5.0 / 20).epsilon(1e-14));
   const Tensor target = Tensor::from(Shape{1, 1}, {4}, Dtype::f64);
-  const std::vector<double> found = Ridge(x.reshape(Shape{1, 3}), target).weights(6).to_vector();  // x y / (<x, x> + strength)
+  // x y / (<x, x> + strength)
+  const std::vector<double> found = Ridge(x.reshape(Shape{1, 3}), target).weights(6).to_vector();
   for (size_t i = 0; i < 3; ++i)
     CHECK(found[i] == doctest::Approx(static_cast<double>(i + 1) * 4 / 20).epsilon(1e-14));
 }
