@@ -1,8 +1,8 @@
 #!/bin/sh
 # sh tests/add_file_test.sh BUILD: copies the tree and adds only a new member of each family (tests/dropped:
-# activation, learned activation, attention, feed-forward, normalization, position, loss, optimizer, schedule, metric,
-# analysis, task, model, images).  The tests of its layer must pass, and the program must list, check and use each.
-# The copy takes over the objects of BUILD, so that make compiles only the new files.
+# activation, learned activation, attention, mask, feed-forward, normalization, position, loss, optimizer, schedule,
+# metric, analysis, task, model, images, text, pairs).  The tests of its layer must pass, and the program must list,
+# check and use each.  The copy takes over the objects of BUILD, so that make compiles only the new files.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -64,13 +64,20 @@ trained() {
 # A uniform guess has loss ln 65 = 4.17; the letters' frequencies alone give 3.35.  Without a normalization that
 # divides, small embeddings stay small: they and alpha are scaled, as DyT's authors do.
 text="--data=examples/data/tinyshakespeare.txt --model=gpt-char-small --layers=2 --width=64 --embedding_scale=learned"
-for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)'; do
+for part in feed_forward='dense(dropped)' attention='pointwise(dropped)' normalization='dynamic(dropped, alpha=4)' \
+  attention='pointwise(dropped_learned)'; do
   trained "$part" 3.2 $text "--$part"
 done
 trained "all the others" 3.6 $text --feed_forward='dense(dropped_learned)' --attention=dropped_attention \
-  --normalization=dropped_normalization --position=dropped_position --schedule=dropped_schedule \
+  --mask='causal and (dropped_mask(4) or window(2))' --normalization=dropped_normalization \
+  --position=dropped_position --schedule=dropped_schedule \
   --task=dropped_task --metrics=dropped_metric --optimizer=dropped_optimizer --learning_rate=0.05
 grep -q dropped_metric "$copy/run/metrics.jsonl"
 or_show inspect.log "$orrery" inspect "$copy/run" --analysis=dropped_analysis
 grep -q 'mean |x|' "$copy/inspect.log"
+awk '{ print } NR % 40 == 0 { print "." }' examples/data/tinyshakespeare.txt > "$copy/documents.dropped"
+trained "dropped_text" 3.6 --data="$copy/documents.dropped" --model=gpt-char-small --layers=2 --width=64
+head -n 2000 examples/data/tinyshakespeare.txt > "$copy/pairs.dropped"
+trained "dropped_pairs" 4 --data="$copy/pairs.dropped" --model=encoder_decoder --layers=1 --heads=2 --width=32 \
+  --tokenizer=byte --batch_tokens=400
 trained "dropped_model" 2.9 --data=examples/data/tinyshakespeare.txt --model=dropped_model --learning_rate=0.03

@@ -14,6 +14,7 @@ The last line reads "N passed, N failed".
 """
 
 import gzip
+import json
 import os
 import pathlib
 import re
@@ -205,6 +206,8 @@ def make_data(folder):
             chosen = lines if name == "train" else lines[:3]
             chosen = [line.upper() if language == "de" else line for line in chosen]
             (pairs / f"{name}.{language}.gz").write_bytes(gzip.compress(("\n".join(chosen) + "\n").encode()))
+    documents = [{"body": "\n".join(lines[i : i + 10])} for i in range(0, len(lines), 10)]
+    (folder / "data/pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
     shutil.copytree(ROOT / "tests/models/images/fashion", folder / "data/fashion")
     shutil.copytree(ROOT / "tests/models/images/shapes", folder / "data/shapes")
     cifar = folder / "data/cifar"

@@ -55,13 +55,15 @@ struct TileSoftmax {
 
 // Returns m F(s).
 template <class A, class P>
-__device__ void pointwise_weights(const P& p, const typename AttentionTile<A>::Registers& ramp_values,
+__device__ void pointwise_weights(const P& p, const QueryTile& q,
+                                  const typename AttentionTile<A>::Registers& ramp_values,
                                   typename AttentionTile<A>::Registers& s) {
+  const auto& f = function_of<A>(p, q);
 #pragma unroll
   for (int a = 0; a < AttentionTile<A>::each; ++a)
 #pragma unroll
     for (int b = 0; b < AttentionTile<A>::each; ++b)
-      s[a][b] = times_mask_weight(mask_weight(ramp_values[a][b]), p.weights.f.value(s[a][b]));
+      s[a][b] = times_mask_weight(mask_weight(ramp_values[a][b]), f.value(s[a][b]));
 }
 
 template <class A, class P>
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
     if constexpr (decltype(P::weights)::softmax)
       softmax.weigh(ramp_values, w, output);
     else
-      pointwise_weights<A>(p, ramp_values, w);
+      pointwise_weights<A>(p, q, ramp_values, w);
     const RandomKey rng_key = p.dropout.kept > 0 ? p.dropout.rng_key.load() : RandomKey{};
     bool some = false;
     each_element<A>(q, keys, [&](int a, int b, int i, int j) {
@@ -134,6 +136,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
   const QueryTile q = QueryWork<A>(p, 1).q;
+  [[maybe_unused]] const auto& f = function_of<A>(p, q);
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
   RowSums<A> sums[Tile::each];
   A log_sum[Tile::each];
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
     compute_scores(tile, p, q, keys, ramp_values, false, s);
     each_element<A>(q, keys, [&](int a, int b, int, int) {
       if (!is_masked(ramp_values[a][b], false))
-        sums[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, s[a][b], log_sum[a]), A(1), Logarithm{});
+        sums[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, f, s[a][b], log_sum[a]), A(1), Logarithm{});
     });
   }
 #pragma unroll
@@ -200,13 +203,13 @@ void attention_statistics(const AttentionProblem<A>& problem, const Weights& wei
 }
 
 template <class A, class P>
-void backward_of_queries(const P& p, A* spans) {
-  if (!p.gradients.query.data && !spans) return;
+void backward_of_queries(const P& p, A* spans, A* parameters) {
+  if (!p.gradients.query.data && !spans && !parameters) return;
   const int64_t chunks = p.gradients.query.data ? attention_chunks<A>(p.head_size) : 1;
   const int64_t blocks = int64_t{p.batch} * p.query_heads * attention_tiles<A>(p.queries) * chunks;
   if (blocks > 0)
     launch(attention_launch<A>("attention: backward of queries", blocks), attention_backward_queries_kernel<A, P>, p,
-           spans);
+           spans, parameters);
 }
 // `tiles`: number of tiles over all heads that have separate gradients
 template <class A, class P>
@@ -231,24 +234,30 @@ template <class A, class Weights>
 void attention_backward(const AttentionProblem<A>& problem, const Weights& weights) {
   using P = WeightedProblem<A, Weights>;
   if constexpr (tensor_core_weighting<A, Weights>)
-    if (fits_tensor_cores(problem)) return tensor_core_attention_backward(P{problem, weights});
-  // One scratch buffer: c per query for softmax, dz per query if spans are per head, dp per head.
+    if (fits_tensor_cores(problem) && (problem.gradients.query.data || !problem.gradients.parameters))
+      return tensor_core_attention_backward(P{problem, weights});
+  // One scratch buffer: c per query for softmax, dz per query if spans are per head, dp of distances
+  // per head, dp of F per query.
   const AttentionGradients<A>& d = problem.gradients;
   const bool spans_of_heads = d.span && !problem.span_per_query;
   const int64_t rows = problem.rows(), inner = Weights::softmax ? rows : 0, spans = spans_of_heads ? rows : 0;
   const int64_t partials =
       d.relative_embedding.data ? int64_t{problem.query_heads} * problem.distances * problem.head_size : 0;
-  const Workspace workspace((inner + spans + partials) * static_cast<int64_t>(sizeof(A)));
+  const int64_t parameters = d.parameters ? rows * Weights::parameters : 0;
+  const Workspace workspace((inner + spans + partials + parameters) * static_cast<int64_t>(sizeof(A)));
   A *const inner_products = static_cast<A*>(workspace.data()), *const span_gradients = inner_products + inner;
   const P p{problem, weights, inner_products};
 
   if (inner > 0)
     launch({"attention: inner products", attention_inner_blocks(rows), attention_threads}, attention_inner_kernel<A>,
            problem, rows, inner_products);
-  backward_of_queries<A>(p, spans_of_heads ? span_gradients : d.span);
-  if (spans_of_heads)
-    launch({"attention: spans", static_cast<unsigned>(p.query_heads), 32}, attention_add_rows_kernel<A>, span_gradients,
-           int64_t{p.batch}, int64_t{p.queries}, d.span);
+  A* const parameter_gradients = parameters > 0 ? span_gradients + spans + partials : nullptr;
+  backward_of_queries<A>(p, spans_of_heads ? span_gradients : d.span, parameter_gradients);
+  const auto add_rows = [&](const char* name, const A* per_query, int arrays, A* to) {
+    add_rows_of_heads(name, problem, per_query, problem.queries, arrays, to);
+  };
+  if (spans_of_heads) add_rows("attention: spans", span_gradients, 1, d.span);
+  if (parameters > 0) add_rows("attention: parameters", parameter_gradients, Weights::parameters, d.parameters);
   backward_of_keys<A>(p, false, int64_t{p.batch} * p.kv_heads * attention_tiles<A>(p.keys));
   backward_of_keys<A>(p, true, p.kv_heads * attention_tiles<A>(p.slots));
   if (d.relative_bias || d.relative_embedding.data)

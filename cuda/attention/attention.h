@@ -1,6 +1,6 @@
 // Attention on a GPU, for plain C++: problems of engine/attention_formula/problem.h with device
 // pointers. The weighting is a type: each formula file that includes cuda/attention/attention.cuh
-// compiles its own kernels, so the innermost loop of a kernel calls no function pointer. Each of 29
+// compiles its own kernels, so the innermost loop of a kernel calls no function pointer. Each of 31
 // activations takes about 11 seconds of nvcc, together 3 minutes of a build on two cores.
 #pragma once
 
@@ -10,16 +10,24 @@ namespace orrery::cuda {
 
 struct SoftmaxWeights {
   static constexpr bool softmax = true, tensor_cores = true, homogeneous = false;
+  static constexpr int parameters = 0;
 };
 // w = F(s): F has HOST_DEVICE A value(A s) and A derivative(A s) for A = float and double. A type
 // F::tensor_cores adds kernels for bf16 (20 more seconds of nvcc). These scale weighted sums
 // instead of each score if there is a type F::homogeneous: F(a s) = a F(s) for a > 0.
 template <class F>
 struct PointwiseWeights {
+  static constexpr int parameters = 0;  // learned ones
   static constexpr bool softmax = false, tensor_cores = requires { typename F::tensor_cores; },
                         homogeneous = requires { typename F::homogeneous; };
   F f;
   bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0
+};
+// F with learned parameters: Bind::of(f, p) returns it with those at p, and with parameter_derivatives.
+template <class F, class Bind>
+struct LearnedWeights : PointwiseWeights<F> {
+  using Binding = Bind;
+  static constexpr int parameters = Bind::count;
 };
 
 // The caller checks the problem. The work is queued; equal inputs give bit-identical results.

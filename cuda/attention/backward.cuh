@@ -44,13 +44,20 @@ struct RowTerms {
   }
 };
 
+// Sums of dm and of dp of F for the rows of a thread.
+template <class A, class P>
+struct RowGradients {
+  A ramp[AttentionTile<A>::each] = {}, parameters[AttentionTile<A>::each][maximum(1, parameters_of<P>)] = {};
+};
+
 // Turns scores `s` into weights with dropout, and <do, v> in `g` into dt; both are 0 where masked.
-// Adds dm to `ramp_gradients`. Returns true if this thread has a nonzero weight or dt.
+// Adds dm and dp to `sums`. Returns true if this thread has a nonzero weight or dt.
 template <class A, class P>
 __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& keys, const RowTerms<A, P>& terms,
                               const typename AttentionTile<A>::Registers& ramp_values,
                               typename AttentionTile<A>::Registers& s, typename AttentionTile<A>::Registers& g,
-                              A (&ramp_gradients)[AttentionTile<A>::each]) {
+                              RowGradients<A, P>& sums) {
+  [[maybe_unused]] const auto& f = function_of<A>(p, q);
   const RandomKey rng_key = p.dropout.kept > 0 ? p.dropout.rng_key.load() : RandomKey{};
   bool some = false;
   each_element<A>(q, keys, [&](int a, int b, int i, int j) {
@@ -60,16 +67,21 @@ __device__ bool differentiate(const P& p, const QueryTile& q, const KeyTile& key
       return;
     }
     const A kept = p.dropout.kept > 0 ? dropout_factor<A>(p, rng_key, q, keys, i, j) : A(1);
-    const A unmasked = unmasked_weight(p, score, terms.log_sum[a]), w = times_mask_weight(m, unmasked);
+    const A unmasked = unmasked_weight(p, f, score, terms.log_sum[a]), w = times_mask_weight(m, unmasked);
     A gradient = kept * g[a][b] - terms.centre[a];
     if (p.statistics_gradients.entropy_gradient) gradient += terms.entropy[a].gradient(w, Logarithm{});
-    ramp_gradients[a] += span_gradient(ramp_values[a][b], unmasked * gradient);
+    sums.ramp[a] += span_gradient(ramp_values[a][b], unmasked * gradient);
     if (m == 0) {
       s[a][b] = g[a][b] = 0;
       return;
     }
+    if constexpr (parameters_of<P> > 0) {
+      A derivatives[parameters_of<P>];
+      f.parameter_derivatives(score, derivatives);
+      for (int k = 0; k < parameters_of<P>; ++k) sums.parameters[a][k] += m * gradient * derivatives[k];
+    }
     s[a][b] = w * kept;
-    g[a][b] = score_gradient(p, m, score, w, gradient) * capped_derivative(p, score);
+    g[a][b] = score_gradient(p, f, m, score, w, gradient) * capped_derivative(p, score);
     some = some || s[a][b] != 0 || g[a][b] != 0;
   });
   return some;
@@ -80,7 +92,7 @@ template <class A, class P>
 __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const QueryTile& q, const KeyTile& keys,
                                    const RowTerms<A, P>& terms, const typename AttentionTile<A>::Registers& ramp_values,
                                    typename AttentionTile<A>::Registers& w, typename AttentionTile<A>::Registers& dt,
-                                   A (&ramp_gradients)[AttentionTile<A>::each]) {
+                                   RowGradients<A, P>& sums) {
   constexpr int depth = AttentionTile<A>::depth;
   compute_scores(tile, p, q, keys, ramp_values, true, w);
   const ReadRows<A> gradients = rows_of_queries(p, p.output_gradient, q, p.value_size);
@@ -94,7 +106,7 @@ __device__ bool differentiate_tile(AttentionTile<A>& tile, const P& p, const Que
     });
     multiply_panels(tile, columns, dt);
   }
-  return differentiate(p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
+  return differentiate(p, q, keys, terms, ramp_values, w, dt, sums);
 }
 
 // ---- c = <do, o>: one warp per row
@@ -160,7 +172,7 @@ __device__ void add_query_gradients(AttentionTile<A>& tile, const P& p, const Qu
 
 template <class A, class P>
 __global__ void __launch_bounds__(attention_threads, 1)
-    attention_backward_queries_kernel(const __grid_constant__ P p, A* span_gradient) {
+    attention_backward_queries_kernel(const __grid_constant__ P p, A* span_gradient, A* parameter_gradients) {
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
   const TensorView<A> gradient = p.gradients.query;
@@ -168,14 +180,14 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const QueryTile q = work.q;
   const RowTerms<A, P> terms(p, q);
   typename Tile::Result sum = {};
-  A ramp_gradients[Tile::each] = {};
+  RowGradients<A, P> sums;
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
   int vote = 0;
   for (int n = 0; n < tiles.count; ++n) {
     const KeyTile keys = tiles[n];
     typename Tile::Registers ramp_values, w, dt;
     if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, true, ramp_values))) continue;
-    const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
+    const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, sums);
     if (!gradient.data) continue;
     store_scores<A>(tile.gradients, dt);
     if (any_of_block(tile, vote, some)) add_query_gradients(tile, p, q, keys, work.column, work.columns, sum);
@@ -188,24 +200,39 @@ __global__ void __launch_bounds__(attention_threads, 1)
       if (q.first + row < p.queries) to.set(q.first + row, column, p.scale * value);
     });
   }
-  if (!span_gradient || work.column > 0) return;
+  if (work.column > 0) return;
+  const auto write_row_sums = [&](A* to, const auto& term, A divisor) {  // term(a): this thread's part of row a
 #pragma unroll
-  for (int a = 0; a < Tile::each; ++a) {
-    const int i = q.first + tile_row() + 16 * a;
-    const A total = sum_of_row(ramp_gradients[a]) / p.ramp;
-    if (i < p.queries && tile_column() == 0) span_gradient[row_of(p, q) + i] = total;
-  }
+    for (int a = 0; a < Tile::each; ++a) {
+      const int i = q.first + tile_row() + 16 * a;
+      const A total = sum_of_row(term(a)) / divisor;
+      if (i < p.queries && tile_column() == 0) to[row_of(p, q) + i] = total;
+    }
+  };
+  if (parameter_gradients)
+#pragma unroll
+    for (int k = 0; k < parameters_of<P>; ++k)
+      write_row_sums(parameter_gradients + k * p.rows(), [&](int a) { return sums.parameters[a][k]; }, A(1));
+  if (span_gradient) write_row_sums(span_gradient, [&](int a) { return sums.ramp[a]; }, p.ramp);
 }
 
-// Span gradients per head: one warp for each head sums its rows.
+// Gradients of spans and parameters per head: one warp for each head, and each of gridDim.y arrays
+// of rows, sums the head's rows.
 template <class A>
 __global__ void __launch_bounds__(32)
     attention_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
   A sum = 0;
+  const A* const own = rows + blockIdx.y * batch * gridDim.x * queries;
   for (int64_t n = threadIdx.x; n < batch * queries; n += 32)
-    sum += rows[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
+    sum += own[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
   sum = across_lanes(sum, Plus{}, 32);
-  if (threadIdx.x == 0) spans[blockIdx.x] = sum;
+  if (threadIdx.x == 0) spans[blockIdx.x * gridDim.y + blockIdx.y] = sum;
+}
+// Adds `arrays` arrays of rows, (batch, heads, rows) each, to sums of the heads, (heads, arrays).
+template <class A>
+void add_rows_of_heads(const char* name, const AttentionProblem<A>& p, const A* all, int64_t rows, int arrays, A* to) {
+  launch({name, dim3(static_cast<unsigned>(p.query_heads), static_cast<unsigned>(arrays)), 32},
+         attention_add_rows_kernel<A>, all, int64_t{p.batch}, rows, to);
 }
 
 // ---- dk and dv, of the context or of slots
@@ -227,7 +254,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const int value_columns = value_gradient.data ? minimum(chunk, p.value_size - column) : 0;
   const int group = p.query_heads / p.kv_heads;
   typename Tile::Result dk = {}, dv = {};
-  A ramp_gradients[Tile::each] = {};
+  RowGradients<A, P> sums;
   int vote = 0;
   for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
     const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
@@ -238,7 +265,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
         typename Tile::Registers ramp_values, w, dt;
         if (!any_of_block(tile, vote, compute_ramp_values<A>(p, q, keys, true, ramp_values))) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, ramp_gradients);
+        const bool some = differentiate_tile(tile, p, q, keys, terms, ramp_values, w, dt, sums);
         store_scores<A>(tile.weights, w);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
@@ -301,7 +328,8 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const int columns = embedding_partials ? minimum(Tile::chunk, p.head_size - column) : 0;
   const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
   typename Tile::Result sum = {};
-  A bias_sum = 0, ramp_gradients[Tile::each] = {};  // bias_sum: db of one distance, in threads below `side`
+  RowGradients<A, P> sums;
+  A bias_sum = 0;  // db of one distance, in threads below `side`
   int vote = 0;
   for (int sequence = 0; sequence < p.batch; ++sequence)
     for (int first = 0; first < p.queries; first += side) {
@@ -318,7 +346,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
         });
         if (!any_of_block(tile, vote, visible)) continue;
         const RowTerms<A, P> terms(p, q);
-        const bool some = differentiate_tile(tile, p, q, pairs.keys, terms, ramp_values, w, dt, ramp_gradients);
+        const bool some = differentiate_tile(tile, p, q, pairs.keys, terms, ramp_values, w, dt, sums);
         store_scores<A>(tile.gradients, dt);
         if (!any_of_block(tile, vote, some)) continue;
         A tile_sum = 0;

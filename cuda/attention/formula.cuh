@@ -139,21 +139,33 @@ __device__ A capped_derivative(const P& p, A s) {
   return cap_derivative(p.soft_cap > 0 ? s / p.soft_cap : A(0));
 }
 
+template <class P>
+inline constexpr int parameters_of = decltype(P::weights)::parameters;
+// Returns F, with its learned parameters of the head, if it has any; for softmax, an unused value.
+template <class A, class P>
+__device__ decltype(auto) function_of(const P& p, const QueryTile& q) {
+  if constexpr (parameters_of<P> > 0)
+    return decltype(P::weights)::Binding::of(p.weights.f, p.parameters + q.head * parameters_of<P>);
+  else if constexpr (decltype(P::weights)::softmax)
+    return (p.weights);
+  else
+    return (p.weights.f);
+}
 // Returns exp(s - L) for softmax, else F(s).
-template <class A, class P, class Exp = Exponential>
-__device__ A unmasked_weight(const P& p, A s, A log_sum, const Exp& exp = {}) {
+template <class A, class P, class F, class Exp = Exponential>
+__device__ A unmasked_weight(const P&, const F& f, A s, A log_sum, const Exp& exp = {}) {
   if constexpr (decltype(P::weights)::softmax)
     return softmax_weight(s, log_sum, exp);
   else
-    return p.weights.f.value(s);
+    return f.value(s);
 }
 // Returns ds. `gradient`: g - c for softmax, else g.
-template <class A, class P>
-__device__ A score_gradient(const P& p, A m, A s, A weight, A gradient) {
+template <class A, class P, class F>
+__device__ A score_gradient(const P&, const F& f, A m, A s, A weight, A gradient) {
   if constexpr (decltype(P::weights)::softmax)
     return softmax_score_gradient(weight, gradient);
   else
-    return m * p.weights.f.derivative(s) * gradient;
+    return m * f.derivative(s) * gradient;
 }
 
 }  // namespace orrery::cuda

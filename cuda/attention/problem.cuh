@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/attention/attention.h"
 #include "cuda/runtime/launch.cuh"
@@ -15,11 +16,11 @@ struct WeightedProblem : AttentionProblem<A> {
   const A* inner = nullptr;  // backward of softmax: c_i = <do_i, o_i> for each row
 };
 
-// Rows of one head, one per token. Kernels for float also access bf16, chosen at run time: so a
-// weighting is compiled for two types instead of three.
-template <class A>
-struct ReadRows {
-  const void* data = nullptr;
+// Rows of one head, one per token; Memory is void, or const void for reading. Kernels for float also
+// access bf16, chosen at run time: so a weighting is compiled for two types instead of three.
+template <class A, class Memory>
+struct RowsOfHead {
+  Memory* data = nullptr;
   int64_t stride = 0, first = 0;
   bool is_bf16 = false;
 
@@ -29,13 +30,6 @@ struct ReadRows {
       if (is_bf16) return static_cast<A>(static_cast<const bf16*>(data)[i]);
     return static_cast<const A*>(data)[i];
   }
-};
-template <class A>
-struct WriteRows {
-  void* data = nullptr;
-  int64_t stride = 0, first = 0;
-  bool is_bf16 = false;
-
   __device__ void set(int64_t row, int column, A x) const {
     const int64_t i = first + row * stride + column;
     if constexpr (sizeof(A) == 4)
@@ -46,15 +40,16 @@ struct WriteRows {
     static_cast<A*>(data)[i] = x;
   }
 };
+template <class A>
+using ReadRows = RowsOfHead<A, const void>;
+template <class A>
+using WriteRows = RowsOfHead<A, void>;
 
-// Returns the rows of x, one per token, that begin at `column` of token `token`.
-template <class A>
-__device__ ReadRows<A> rows_from(const AttentionProblem<A>& p, TensorView<const A> x, int64_t token, int64_t column) {
-  return {x.data, x.stride, token * x.stride + column, p.is_bf16};
-}
-template <class A>
-__device__ WriteRows<A> rows_from(const AttentionProblem<A>& p, TensorView<A> x, int64_t token, int64_t column) {
-  return {x.data, x.stride, token * x.stride + column, p.is_bf16};
+// Returns the rows of x, one per token, that begin at `column` of token `token`. B: A or const A.
+template <class A, class B>
+__device__ auto rows_from(const AttentionProblem<A>& p, TensorView<B> x, int64_t token, int64_t column) {
+  using Rows = std::conditional_t<std::is_const_v<B>, ReadRows<A>, WriteRows<A>>;
+  return Rows{x.data, x.stride, token * x.stride + column, p.is_bf16};
 }
 
 }  // namespace orrery::cuda

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const KeyWalk walk(p, q, owned, walked);
   const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
   const RareOptions options(p);
+  [[maybe_unused]] const auto& f = function_of<float>(p, q);
   const auto weigh = [&](const KeyTile& keys) {
     uint32_t visible[blocks];
     coverage = visibility.find_visible(p, q, keys, visible);
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     } else {
       each_score(s, [&](int block, int bit) {
         float& score = s[block][bit / 4][bit % 4];
-        score = p.weights.f.value(factor * score);
+        score = f.value(factor * score);
       });
       if (coverage == Coverage::some) masked_fill(visible, 0.f, s);
     }
@@ -203,10 +204,15 @@ void tensor_core_attention_backward(const P& p) {
     using OfQueries = TensorCoreQueriesTile<Size>;
     using OfKeys = TensorCoreKeysTile<Size>;
     const int64_t query_heads = int64_t{p.batch} * p.query_heads, kv_heads = int64_t{p.batch} * p.kv_heads;
+    const int64_t warps = (p.queries + OfQueries::owned_rows - 1) / OfQueries::owned_rows * warps_of_queries;
+    const Workspace of_warps(p.gradients.parameters ? parameters_of<P> * query_heads * warps * 4 : 0);
+    auto* const parameters = p.gradients.parameters ? static_cast<float*>(of_warps.data()) : nullptr;
     if (p.gradients.query.data && query_heads * p.queries > 0)
       launch(
           tensor_core_attention_launch<OfQueries>("attention: tensor core backward of queries", query_heads, p.queries),
-          tensor_core_attention_backward_queries_kernel<P, Size>, p, terms);
+          tensor_core_attention_backward_queries_kernel<P, Size>, p, terms, parameters);
+    if (parameters)
+      add_rows_of_heads<float>("attention: parameters", p, parameters, warps, parameters_of<P>, p.gradients.parameters);
     if ((p.gradients.key.data || p.gradients.value.data) && kv_heads * p.keys > 0)
       launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", kv_heads, p.keys),
              tensor_core_attention_backward_keys_kernel<P, Size>, p, terms);

@@ -9,6 +9,7 @@ namespace orrery::cuda {
 // Computes the values per query. A block has consecutive queries of one head and eight lanes per
 // query. Each lane takes eight elements at a time: 16 bytes, in one load if all rows are aligned.
 inline constexpr int lanes_of_terms = 8, elements_of_terms = 8, queries_of_terms = attention_threads / lanes_of_terms;
+inline constexpr int warps_of_queries = tensor_core_attention_threads / 32;  // of a block
 
 struct [[gnu::may_alias]] alignas(16) ElementsOfTerms {
   uint32_t pair[elements_of_terms / 2];
@@ -168,8 +169,8 @@ __device__ void multiply_gradients(const P& p, const RareOptions& options, const
   }
 }
 // Turns scores without their factor into weights, and g - c, from column `first` on, into dt.
-template <int Blocks, int Groups, int All, class P, class Terms>
-__device__ void differentiate_rows(const P& p, const RareOptions& options, float factor, const Terms& terms,
+template <int Blocks, int Groups, int All, class P, class F, class Terms>
+__device__ void differentiate_rows(const P& p, const F& f, const RareOptions& options, float factor, const Terms& terms,
                                    float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first) {
   constexpr bool softmax = decltype(P::weights)::softmax;
   const auto each = [&](const auto& body) {
@@ -189,10 +190,25 @@ __device__ void differentiate_rows(const P& p, const RareOptions& options, float
     });
   } else {
     each([&](float& score, float& gradient, int, int) {
-      gradient *= p.weights.f.derivative(factor * score);
-      score = p.weights.f.value(factor * score);
+      gradient *= f.derivative(factor * score);
+      score = f.value(factor * score);
     });
   }
+}
+
+// Adds a lane's terms of dp of F, before dt replaces g - c.
+template <int Blocks, int Groups, int All, class F, int Count>
+__device__ void add_parameter_gradients(const F& f, float factor, const TileMasks<Blocks>& masks,
+                                        const float (&s)[Blocks][Groups][4], const float (&g)[Blocks][All][4],
+                                        int first, float (&sums)[Count]) {
+  float tile[Count] = {};
+  each_score(s, [&](int block, int bit) {
+    if (masks.coverage == Coverage::some && !has(masks.visible[block], bit)) return;
+    float derivatives[Count];
+    f.parameter_derivatives(factor * s[block][bit / 4][bit % 4], derivatives);
+    for (int k = 0; k < Count; ++k) tile[k] += derivatives[k] * g[block][first / 8 + bit / 4][bit % 4];
+  });
+  for (int k = 0; k < Count; ++k) sums[k] += tile[k];
 }
 
 // Returns true if no score visible to the warp is above zero; `queries_end`: some queries are past
@@ -212,12 +228,13 @@ __device__ bool none_above_zero(Coverage coverage, bool queries_end, const uint3
 }
 
 // Computes weights and dt as operands of the next products; both are 0 where masked.
-template <int Blocks, int Groups, int All, class P, class Terms>
-__device__ void differentiate_tile(const P& p, const RareOptions& options, float factor, const TileMasks<Blocks>& masks,
-                                   const Terms& terms, float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4],
-                                   int first, uint32_t (&weights)[Blocks][Groups / 2][4],
+template <int Blocks, int Groups, int All, class P, class F, class Terms>
+__device__ void differentiate_tile(const P& p, const F& f, const RareOptions& options, float factor,
+                                   const TileMasks<Blocks>& masks, const Terms& terms,
+                                   float (&s)[Blocks][Groups][4], float (&g)[Blocks][All][4], int first,
+                                   uint32_t (&weights)[Blocks][Groups / 2][4],
                                    uint32_t (&gradients)[Blocks][Groups / 2][4]) {
-  differentiate_rows(p, options, factor, terms, s, g, first);
+  differentiate_rows(p, f, options, factor, terms, s, g, first);
   if (masks.coverage == Coverage::some)
     each_score(s, [&](int block, int bit) {
       float &score = s[block][bit / 4][bit % 4], &gradient = g[block][first / 8 + bit / 4][bit % 4];
@@ -234,7 +251,8 @@ __device__ void differentiate_tile(const P& p, const RareOptions& options, float
 
 template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
-    tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p, const TensorCoreRowTerms* all_terms) {
+    tensor_core_attention_backward_queries_kernel(const __grid_constant__ P p, const TensorCoreRowTerms* all_terms,
+                                                  float* parameter_gradients) {
   using Tile = TensorCoreQueriesTile<Size>;
   constexpr bool softmax = decltype(P::weights)::softmax;
   constexpr int owned = Tile::owned_rows, walked = Tile::walked_rows, blocks = owned / 64, part = walked / blocks;
@@ -258,6 +276,8 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const WarpVisibility<false, walked, blocks, P> visibility(p, own_query, length_of(p, q.sequence));
   const RareOptions options(p);
   const bool queries_end = own_query + 16 * blocks > p.queries;
+  [[maybe_unused]] const auto& f = function_of<float>(p, q);
+  float parameter_sums[maximum(1, parameters_of<P>)] = {};
   TileMasks<blocks> masks = {};
   typename Tile::Scores g[blocks];
   const auto multiply_values = [&](const KeyTile& keys) {
@@ -277,13 +297,24 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       if constexpr (!softmax)  // all weights and derivatives are 0 then
         if (options.zeros() && none_above_zero(masks.coverage, queries_end, part_masks.visible, s)) continue;
       LaneWeights<part> w[blocks], dt[blocks];
-      differentiate_tile(p, options, factor, part_masks, terms, s, g, first, w, dt);
+      if constexpr (parameters_of<P> > 0)
+        add_parameter_gradients(f, factor, part_masks, s, g, first, parameter_sums);
+      differentiate_tile(p, f, options, factor, part_masks, terms, s, g, first, w, dt);
       add_weighted_rows(offsets, dt, keys, masks.coverage, sum);
     }
   };
   walk_in_turns(
       walk, [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); },
       [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); }, multiply_values, add_keys);
+  if constexpr (parameters_of<P> > 0)
+    if (parameter_gradients) {
+      const int warps = (p.queries + owned - 1) / owned * warps_of_queries;
+      const int64_t own = (row_of(p, q) / p.queries) * warps + q.first / owned * warps_of_queries + warp_of_block();
+      for (int k = 0; k < parameters_of<P>; ++k) {
+        const float total = across_lanes(parameter_sums[k], Plus{}, 32);
+        if (lane_of_warp() == 0) parameter_gradients[k * int64_t{p.batch} * p.query_heads * warps + own] = total;
+      }
+    }
   const WriteRows<float> to = rows_of_queries(p, p.gradients.query, q, p.head_size);
   store_rows(to, own_query, p.queries, p.head_size, sum, [&](int, int) { return p.scale; });
 }
@@ -342,7 +373,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     const TermsOfColumns<walked> terms = {tile.terms[buffer]};
     multiply_gradients(p, options, offsets, tile.own[1], tile.walked[buffer][1], masks.kept, terms, g);
     typename Tile::Weights w[blocks], dt[blocks];
-    differentiate_tile(p, options, factor, masks, terms, s, g, 0, w, dt);
+    differentiate_tile(p, function_of<float>(p, q), options, factor, masks, terms, s, g, 0, w, dt);
     add_weighted_rows(offsets, w, tile.walked[buffer][1], masks.coverage, dv);
     add_weighted_rows(offsets, dt, tile.walked[buffer][0], masks.coverage, dk);
   });

@@ -5,7 +5,7 @@
 
 namespace orrery::cuda {
 
-// ---- documents
+// ---- documents and the mask's table
 
 // Returns the range of documents of `count` tokens from `first` on; called by a whole warp.
 __device__ inline DocumentRange range_of(const int32_t* documents, int64_t first, int count) {
@@ -24,6 +24,13 @@ __device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& k
                   minimum(side, keys.end - keys.first));
 }
 
+// Ways to skip tiles that the band leaves.
+enum : int { by_documents = 1, by_table = 2 };
+template <class P>
+__device__ int ways_to_skip(const P& p) {
+  return in_register((p.query_document_ids ? by_documents : 0) | (p.bits ? by_table : 0));
+}
+
 // The tiles of keys that a tile of queries walks, without slots.
 template <class P>
 class KeyWalk {
@@ -31,26 +38,31 @@ class KeyWalk {
   __device__ KeyWalk(const P& p, const QueryTile& q, int queries, int side)
       : p_(p),
         q_(q),
+        queries_(queries),
         side_(side),
         length_(length_of(p, q.sequence)),
         keys_(keys_of_queries(p, q.first, queries, length_)) {
-    has_documents_ = in_register(p.query_document_ids != nullptr);
-    if (has_documents_) documents_ = documents_of(p, q, queries);
+    skips_ = ways_to_skip(p);
+    if (skips_ & by_documents) documents_ = documents_of(p, q, queries);
   }
-  __device__ KeyTile begin() const { return with_documents({false, keys_.begin / side_ * side_, length_}); }
-  __device__ KeyTile after(const KeyTile& tile) const { return with_documents({false, tile.first + side_, length_}); }
+  __device__ KeyTile begin() const { return visible_from({false, keys_.begin / side_ * side_, length_}); }
+  __device__ KeyTile after(const KeyTile& tile) const { return visible_from({false, tile.first + side_, length_}); }
   __device__ bool has(const KeyTile& tile) const { return tile.first < keys_.end; }
 
  private:
-  __device__ KeyTile with_documents(KeyTile tile) const {
-    if (has_documents_)
-      while (has(tile) && !documents_.meets(documents_of(p_, q_.sequence, tile, side_))) tile.first += side_;
+  __device__ bool is_hidden(const KeyTile& tile) const {
+    return (skips_ & by_documents && !documents_.meets(documents_of(p_, q_.sequence, tile, side_))) ||
+           (skips_ & by_table && coverage_in_table(p_, q_.first, queries_, tile.first, side_) == Coverage::none);
+  }
+  __device__ KeyTile visible_from(KeyTile tile) const {
+    if (skips_)
+      while (has(tile) && is_hidden(tile)) tile.first += side_;
     return tile;
   }
 
   const P& p_;
   QueryTile q_;
-  int side_, length_, has_documents_;
+  int queries_, side_, length_, skips_;
   Interval keys_;
   DocumentRange documents_;
 };
@@ -61,14 +73,20 @@ class QueryWalk {
  public:
   __device__ QueryWalk(const P& p, const QueryTile& first, const KeyTile& keys, int key_count, int side,
                        const NextHead& next_head)
-      : p_(p), first_(first), side_(side), queries_(query_range(p, keys, key_count, side)), next_head_(next_head) {
+      : p_(p),
+        first_(first),
+        first_key_(keys.first),
+        keys_(key_count),
+        side_(side),
+        queries_(query_range(p, keys, key_count, side)),
+        next_head_(next_head) {
     const int group = p.query_heads / p.kv_heads;
     end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
-    has_documents_ = in_register(p.query_document_ids != nullptr);
-    if (has_documents_) documents_ = documents_of(p, first.sequence, keys, key_count);
+    skips_ = ways_to_skip(p);
+    if (skips_ & by_documents) documents_ = documents_of(p, first.sequence, keys, key_count);
   }
-  __device__ QueryTile begin() const { return with_documents({first_.sequence, first_.head, queries_.begin}); }
-  __device__ QueryTile after(const QueryTile& tile) const { return with_documents(next(tile)); }
+  __device__ QueryTile begin() const { return visible_from({first_.sequence, first_.head, queries_.begin}); }
+  __device__ QueryTile after(const QueryTile& tile) const { return visible_from(next(tile)); }
   __device__ bool has(const QueryTile& tile) const { return tile.head < end_head_; }
 
  private:
@@ -77,15 +95,19 @@ class QueryWalk {
     next_head_();
     return {first_.sequence, tile.head + 1, queries_.begin};
   }
-  __device__ QueryTile with_documents(QueryTile tile) const {
-    if (has_documents_)
-      while (has(tile) && !documents_.meets(documents_of(p_, tile, side_))) tile = next(tile);
+  __device__ bool is_hidden(const QueryTile& tile) const {
+    return (skips_ & by_documents && !documents_.meets(documents_of(p_, tile, side_))) ||
+           (skips_ & by_table && coverage_in_table(p_, tile.first, side_, first_key_, keys_) == Coverage::none);
+  }
+  __device__ QueryTile visible_from(QueryTile tile) const {
+    if (skips_)
+      while (has(tile) && is_hidden(tile)) tile = next(tile);
     return tile;
   }
 
   const P& p_;
   QueryTile first_;
-  int side_, end_head_, has_documents_;
+  int first_key_, keys_, side_, end_head_, skips_;
   Interval queries_;
   DocumentRange documents_;
   const NextHead& next_head_;
@@ -141,10 +163,10 @@ struct ScoreLayout {
       const uint32_t row = band & (below(hidden, bits) | ~below(hidden + 1, bits));
       mask |= exists ? row & 0x33333333u << 2 * h : 0;
     }
-    if (p.query_document_ids) {
+    if (p.query_document_ids || p.bits) {
 #pragma unroll 1
       for (int bit = 0; bit < bits; ++bit)
-        if (has(mask, bit) && !same_document(p, q.sequence, query_at(bit), key_at(bit))) mask &= ~(1u << bit);
+        if (has(mask, bit) && !is_allowed(p, q.sequence, query_at(bit), key_at(bit))) mask &= ~(1u << bit);
     }
     return mask;
   }
@@ -169,7 +191,7 @@ class WarpVisibility {
  public:
   __device__ WarpVisibility(const P& p, int own, int end)
       : own_(own) {  // own: the warp's first row; end: number of keys
-    if (p.query_document_ids || p.masked != MaskView::unbounded) return;  // no tile is known to be fully visible
+    if (p.query_document_ids || p.bits || p.masked != MaskView::unbounded) return;  // none is full by the band alone
     begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
     const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
     const bool exist = !KeysAreRows || own + rows <= end;

@@ -259,7 +259,7 @@ template <class Kernels>
 concept SplitsK = requires {
   Kernels::splits(int64_t{}, int64_t{});
 };
-inline constexpr int64_t min_split_length = 256;
+inline constexpr int64_t min_split_length = 256;  // indices of k per split
 // Returns the number of K splits that give a GPU enough blocks; 0 or 1: none.
 inline int64_t splits_that_fill(int64_t tiles, int64_t k) {
   constexpr int64_t enough_blocks = 256;

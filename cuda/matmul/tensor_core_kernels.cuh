@@ -1,4 +1,4 @@
-// Products of bf16 on tensor cores: the kernel, the number of K splits, and the choice of tiles.
+// Products of bf16 on tensor cores: kernel, choice of tiles, and number of K splits (split_k.cuh).
 #pragma once
 
 #include "cuda/matmul/tensor_core_tiles.cuh"
@@ -10,7 +10,7 @@ template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
 __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::threads, Columns == 128 ? 2 : 1)
     tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
                        const __grid_constant__ Epilogue epilogue) {
-  if (warp_groups())
+  if (warp_groups())  // the GPU has wgmma (cuda/matmul/warp_group.cuh)
     multiply_by_groups<Columns, AAlongK, BAlongK>(plan, epilogue);
   else
     multiply_by_warps<Columns, AAlongK, BAlongK>(plan, epilogue);
@@ -44,7 +44,7 @@ struct TensorCoreKernels {
   template <class Result, class Epilogue>
   static void launch(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
     const AlignedOperands aligned(plan);
-    if constexpr (OfOneForm<Epilogue>)
+    if constexpr (OfOneForm<Epilogue>)  // the epilogue fixes how A and B are stored (epilogue.cuh)
       return launch_form<true, Epilogue::b_transposed>(aligned.plan(), epilogue);
     else
       launch_any(aligned.plan(), epilogue);
@@ -70,10 +70,10 @@ struct TensorCoreKernels {
 
 // Returns the columns of the fastest tiles. Wide tiles read A less often from the L2 cache, narrow
 // ones occupy more of the GPU. A tile of 256 x 192 takes 3/2 of the time of 128 x 256, but may
-// leave fewer multiprocessors idle in the last round. All tiles sum in one order, to equal bits.
+// leave fewer multiprocessors idle in the last round. The order of sums and so the bits are equal.
 template <class Result>
 int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
-  constexpr int64_t blocks = 128, length = 512;
+  constexpr int64_t blocks = 128, length = 512;  // enough to fill a GPU; of k per block
   const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
   if (wide * std::max<int64_t>(1, p.k / length) < blocks || p.n <= 128) return 128;
   const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;

@@ -78,6 +78,7 @@ AttentionProblem<Arithmetic<T>> problem_of(const AttentionInputs& x, const Atten
   p.slot_key = view_of<T>(x.slot_key), p.slot_value = view_of<T>(x.slot_value);
   p.relative_embedding = view_of<T>(x.relative_embedding);
   p.relative_bias = data_of<A>(x.relative_bias), p.span = data_of<A>(x.span);
+  p.parameters = data_of<A>(x.parameters), p.parameter_count = to_int(x.parameters ? x.parameters.size(1) : 0);
   set_options(p, options);
   return p;
 }
@@ -135,6 +136,10 @@ MaskView view_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
   view.query_document_ids = int_data(mask.query_document_ids);
   view.key_document_ids = int_data(mask.key_document_ids);
   set_band(view, mask.causal, mask.attend_to_self, mask.window);
+  if (!mask.table.bits) return view;
+  view.bits = reinterpret_cast<const uint32_t*>(mask.table.bits.data<int32_t>());
+  view.coverage = reinterpret_cast<const uint8_t*>(mask.table.coverage.data<int32_t>());
+  view.words = static_cast<int>(mask.table.bits.size(1));
   return view;
 }
 
@@ -193,7 +198,8 @@ void attention_backward(const AttentionInputs& x, const AttentionOptions& option
     p.gradients = {mutable_view_of<T>(d.query),         mutable_view_of<T>(d.key),
                    mutable_view_of<T>(d.value),         mutable_view_of<T>(d.slot_key),
                    mutable_view_of<T>(d.slot_value),    mutable_view_of<T>(d.relative_embedding),
-                   mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span)};
+                   mutable_data_of<A>(d.relative_bias), mutable_data_of<A>(d.span),
+                   mutable_data_of<A>(d.parameters)};
     if (x.query.device() == Device::cuda)
       on_device<A>(weighting).backward(p);
     else
@@ -236,7 +242,7 @@ int64_t attention_statistics(const AttentionProblem<A>& problem, const Attention
 
 template <class A>
 int64_t attention_backward(const AttentionProblem<A>& problem, const AttentionWeighting& weighting) {
-  const PaddedProblem<A> padded(problem, weighting, false, sums_fit_tasks(problem));
+  const PaddedProblem<A> padded(problem, weighting, false, can_round_in_tasks(problem));
   const Problem<A>& p = padded.problem;
   ChunkSums<A> sums(p);
   int64_t work = backward_of_context(p, kernels(problem), sums);

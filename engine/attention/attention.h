@@ -2,6 +2,8 @@
 // has the formulas. Results are bit-identical for any number of threads.
 #pragma once
 
+#include <memory>
+
 #include "engine/math/random.h"
 #include "engine/math/tile_function.h"
 #include "engine/tensor/tensor.h"
@@ -16,7 +18,7 @@ class AttentionKernels;
 
 // Inputs: B sequences, Tq queries and Tk keys of each, H query heads, Hk key heads (Hk divides H),
 // head size D, value size Dv, N slots. Only query, key and value are required. All have one dtype,
-// except that the bias and the span of bf16 queries are f32.
+// except that bias, span and parameters of bf16 queries are f32.
 struct AttentionInputs {
   Tensor query = {};                      // (B, Tq, H, D)
   Tensor key = {}, value = {};            // (B, Tk, Hk, D), (B, Tk, Hk, Dv)
@@ -24,6 +26,18 @@ struct AttentionInputs {
   Tensor relative_embedding = {};         // (distances, D): row |x| is added to keys at distance |x| in <q, k>
   Tensor relative_bias = {};              // (H, distances): column |x| is added to scores at distance |x|
   Tensor span = {};                       // z in tokens, (H) or (B, H, Tq): weights are 0 from |x| = z + ramp on
+  Tensor parameters = {};                 // (H, n): the n learned parameters of F for each head, if it has any
+};
+
+// Visibility of single pairs, equal for all sequences and heads: `bits` and `coverage` of MaskView.
+struct MaskTable {
+  Tensor bits = {}, coverage = {};  // (queries, words) i32, and bytes in i32; rows and keys in whole tiles
+};
+// Decides single pairs by absolute positions, for references and checks: the table's origin.
+class PairRule {
+ public:
+  virtual ~PairRule() = default;
+  virtual bool visible(int64_t query, int64_t key) const = 0;
 };
 
 // The attention mask: which keys each query attends to.
@@ -36,6 +50,8 @@ struct AttentionMask {
   Tensor lengths = {};         // (B) i32: keys beyond it are masked
   Tensor query_lengths = {};   // (B) i32: queries beyond it are padding, not part of any loss
   Tensor query_document_ids = {}, key_document_ids = {};  // (B, Tq) and (B, Tk) i32, both or none
+  MaskTable table = {};                       // of a named mask (nn/masks), without what `causal` and `window` express
+  std::shared_ptr<const PairRule> rule = {};  // that mask as a whole; null: there is none
 };
 
 struct AttentionOptions {

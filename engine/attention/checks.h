@@ -58,6 +58,7 @@ inline void check_shapes(const AttentionInputs& x) {
   if (x.span)
     check_tensor("spans", x.span,
                  x.span.shape().rank() == 1 ? Shape{q.size(2)} : Shape{q.size(0), q.size(2), q.size(1)}, rows);
+  if (x.parameters) check_tensor("parameters of F", x.parameters, Shape{q.size(2), x.parameters.size(-1)}, rows);
   const int64_t largest =
       maximum(maximum(q.size(1), k.size(1)), maximum(x.slot_key ? x.slot_key.size(0) : 0, distances));
   check(largest < int64_t{1} << 29, "attention: ", largest,
@@ -69,6 +70,9 @@ inline void check_mask(const AttentionInputs& x, const AttentionMask& m) {
   check_tensor("lengths", m.lengths, Shape{batch}, Dtype::i32);
   check_tensor("document ids of queries", m.query_document_ids, Shape{batch, queries}, Dtype::i32);
   check_tensor("document ids of keys", m.key_document_ids, Shape{batch, keys}, Dtype::i32);
+  const Tensor& bits = m.table.bits;
+  check(!bits || (bits.size(0) >= queries && 32 * bits.size(1) >= keys), "attention: the mask's table has ",
+        bits ? bits.shape() : Shape(), " words, but there are ", queries, " queries and ", keys, " keys");
 }
 
 // ---- checks that read tensor data
@@ -79,7 +83,7 @@ inline int64_t largest_distance(const MaskView& mask, int64_t sequence, int quer
   const int64_t position = query + mask.query_offset,
                 max_distance = static_cast<int64_t>(minimum(std::floor(reach), 0x1p30));
   const Interval keys = keys_of_queries(mask, query, 1, length_of(mask, sequence));
-  const auto is_visible = [&](int64_t key) { return same_document(mask, sequence, query, static_cast<int>(key)); };
+  const auto is_visible = [&](int64_t key) { return is_allowed(mask, sequence, query, static_cast<int>(key)); };
   int64_t found = 0;
   for (int64_t key = maximum(keys.begin, position - max_distance); key < minimum(keys.end, position - min_distance + 1);
        ++key)
@@ -111,7 +115,7 @@ void check_distances(const AttentionProblem<A>& p) {
 template <class A>
 void check_numbers(AttentionProblem<A> p, Device device) {
   if (device == Device::cuda) {
-    p.key_lengths = p.query_document_ids = p.key_document_ids = nullptr, p.span = nullptr;
+    p.key_lengths = p.query_document_ids = p.key_document_ids = nullptr, p.bits = nullptr, p.span = nullptr;
     p.batch = minimum(p.batch, 1);
   }
   for (int64_t b = 0; p.key_lengths && b < p.batch; ++b)
@@ -129,6 +133,7 @@ inline void check_gradients(const AttentionInputs& x, const AttentionOutput& for
   check_given("relative embedding", d.relative_embedding, x.relative_embedding);
   check_given("relative bias", d.relative_bias, x.relative_bias);
   check_given("span", d.span, x.span);
+  check_given("parameters of F", d.parameters, x.parameters);
   check(!dy.entropy || (forward.entropy && forward.positive_sum),
         "attention: gradients of the entropy need the entropy and the positive sum; call attention_statistics first");
 }

@@ -24,6 +24,7 @@ struct QueryBlock {
   int64_t width;         // count rounded up to whole vectors
 
   bool softmax() const { return p.weighting.softmax(); }
+  const A* parameters() const { return p.parameters + head * p.parameter_count; }  // of F
   template <class B>  // rows of a head in (batch, n, heads, size), from token `token` of the batch on
   static Matrix<B> rows(TensorView<B> tokens, int64_t token, int64_t head, int64_t size) {
     return {tokens.data + token * tokens.stride + head * size, tokens.stride};
@@ -73,7 +74,14 @@ struct Keys {
 
 template <class N, class A = Accumulator<N>>
 Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
-  const int64_t count = minimum(key_block, end - first);
+  int64_t count = minimum(key_block, end - first);
+  const auto is_hidden = [&](int64_t key) {
+    return coverage_in_table(block.mask, static_cast<int>(block.first), static_cast<int>(block.count),
+                             static_cast<int>(key), MaskView::tile) == Coverage::none;
+  };
+  // The next tile begins beyond a half that the table hides.
+  if (block.mask.bits && count > MaskView::tile && (is_hidden(first) || is_hidden(first + MaskView::tile)))
+    count = MaskView::tile;
   return {first, count, tile_coverage(block.mask, block.first, block.count, first, count), false};
 }
 
@@ -81,8 +89,10 @@ Keys keys_of(const QueryBlock<N>& block, int64_t first, int64_t end) {
 template <class N, class Tile>
 void each_tile(const QueryBlock<N>& block, Range range, const Tile& tile) {
   const Range found = keys_of_block(block.mask, block.first, block.count, range);
-  for (int64_t key = found.begin; key < found.end; key += key_block)
-    if (const Keys keys = keys_of(block, key, found.end); keys.coverage != Coverage::none) tile(keys);
+  for (Keys keys{found.begin, 0, Coverage::none, false}; keys.end() < found.end;) {
+    keys = keys_of(block, keys.end(), found.end);
+    if (keys.coverage != Coverage::none) tile(keys);
+  }
 }
 template <class Tile>
 void each_tile_of_slots(Range range, const Tile& tile) {
@@ -184,7 +194,7 @@ template <class N, class A = Accumulator<N>>
 void pointwise_weights(const QueryBlock<N>& block, const Keys& keys, const A* scores, const Workspace<A>& w,
                        A* weights) {
   const int64_t n = keys.count * block.width;
-  block.p.weighting.template of<A>().function->values(scores, weights, n);
+  block.p.weighting.template of<A>().function->values(scores, weights, n, block.parameters());
   if (keys.coverage == Coverage::some) apply_mask(w.ramp_values, n, weights, weights);
 }
 

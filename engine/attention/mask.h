@@ -49,11 +49,13 @@ void narrow_to_spans(const A* spans, int64_t queries, double ramp, BlockMask& ma
   mask.full_distance = -floor(rounding - shortest) - 1;
 }
 
-// Returns the keys that the block needs, from a multiple of the vector size on: tiles stay aligned.
+// Returns the keys that the block needs, from a multiple of the vector size on: tiles stay aligned. With a table tiles
+// begin at its tiles, so that those that it hides can be skipped.
 inline Range keys_of_block(const BlockMask& mask, int64_t query, int64_t queries, Range keys) {
   const Interval found = keys_of_queries(mask, static_cast<int>(query), static_cast<int>(queries), mask.length,
                                          static_cast<int>(keys.begin));
-  return {found.begin - (found.begin - keys.begin) % padding, minimum(keys.end, found.end)};
+  const int64_t unit = mask.bits ? MaskView::tile : padding;
+  return {found.begin - (found.begin - keys.begin) % unit, minimum(keys.end, found.end)};
 }
 
 inline DocumentRange range_of(const int32_t* documents, int64_t n) {
@@ -65,11 +67,11 @@ inline DocumentRange range_of(const int32_t* documents, int64_t n) {
 // Returns how much of a tile is visible; `all` also means that m = 1, outside the ramp.
 inline Coverage tile_coverage(const BlockMask& mask, int64_t query, int64_t queries, int64_t key, int64_t keys) {
   const auto to_int = [](int64_t n) { return static_cast<int>(n); };
-  const Coverage by_band = coverage_of(mask, to_int(query), to_int(queries), to_int(key), to_int(keys));
-  if (by_band == Coverage::none) return Coverage::none;
+  const Coverage by_pairs = coverage_of(mask, to_int(query), to_int(queries), to_int(key), to_int(keys));
+  if (by_pairs == Coverage::none) return Coverage::none;
   const int64_t before = query + queries - 1 + mask.query_offset - key,
                 after = key + keys - 1 - query - mask.query_offset;
-  const bool inside = by_band == Coverage::all && maximum(before, after) <= mask.full_distance;
+  const bool inside = by_pairs == Coverage::all && maximum(before, after) <= mask.full_distance;
   if (!mask.query_document_ids) return inside ? Coverage::all : Coverage::some;
   const DocumentRange query_documents = range_of(mask.query_document_ids + query, queries),
                       key_documents = range_of(mask.key_document_ids + key, keys);
@@ -93,10 +95,18 @@ void for_each_score(const BlockMask& mask, const A* spans, A ramp, int64_t query
     if (mask.query_document_ids)
       for (int64_t lane = 0; lane < minimum(lanes<A>, queries - i); ++lane)
         document[lane] = mask.query_document_ids[query + i + lane];
+    Mask<A> bits{};  // those of 32 keys, for each lane's query
     for (int64_t j = 0; j < keys; ++j) {
       const Mask<A> offset = first + word(j);
       Mask<A> visible = in_band(mask, offset);
       if (mask.key_document_ids) visible &= document == mask.key_document_ids[key + j];
+      if (mask.bits) {
+        const int64_t bit = (key + j) % 32;
+        if (j == 0 || bit == 0)
+          for (int64_t lane = 0; lane < minimum(lanes<A>, queries - i); ++lane)
+            bits[lane] = word(mask.bits[(query + i + lane) * mask.words + (key + j) / 32]);
+        visible &= (bits >> word(bit) & word(1)) != word(0);
+      }
       Vector<A> r = splat(outside_ramp<A>);
       if (spans) {
         const Mask<A> x = mask.query_offset - offset, distance = x > 0 ? x : -x;

@@ -162,7 +162,8 @@ class TaskMemory {
     take(w.gradient_columns, p.value_size * query_block);
     for (A** tile : {&w.scores, &w.score_gradients, &w.ramp_values}) take(*tile, key_block * query_block);
     take(w.cap_derivatives, key_block * query_block, p.soft_cap > 0);
-    take(w.scratch, key_block * query_block, p.span || statistics.sum_gradient || statistics.entropy_gradient);
+    take(w.scratch, key_block * query_block,
+         p.span || statistics.sum_gradient || statistics.entropy_gradient || p.gradients.parameters);
     take(w.dropout_factors, (key_block + 8) * query_block, p.dropout.kept > 0);
     take(w.band, (key_block + query_block) * query_block, p.distances > 0);
     take(w.distance_row, key_block + query_block, p.relative_bias);

@@ -29,7 +29,7 @@ const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_
 // Sums of gradients that many tasks add to: each chunk of tasks has its own. Null: not computed.
 template <class A>
 struct SharedSums {
-  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr;  // span: per head only
+  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr, *parameters = nullptr;
 };
 
 // The scratch memory of one task; each array begins at a multiple of 64 bytes.
@@ -58,10 +58,10 @@ struct Range {
 
 // The queries and keys of one call of backward: one sequence, all query heads of one key head.
 struct BackwardCall {
-  int64_t sequence, kv_head;
-  Range queries, keys;
-  bool slots;                      // the keys are persistent slots
-  bool clear_queries, clear_keys;  // zero the gradients first instead of adding to them
+  int64_t sequence = 0, kv_head = 0;
+  Range queries = {}, keys = {};
+  bool slots = false;                              // the keys are persistent slots
+  bool clear_queries = false, clear_keys = false;  // zero the gradients first instead of adding to them
 };
 
 // Kernels for one dtype. A task runs on one thread; `block` counts blocks of query_block queries.

@@ -99,9 +99,16 @@ void pointwise_score_gradients(const BackwardBlock<N>& block, const Keys& keys, 
     pointwise_weights(block, keys, w.scores, w, w.scratch);
     add_statistics_gradients(block, keys.count, w.scratch, w.score_gradients);
   }
+  const TileFunction<A>& function = *block.p.weighting.template of<A>().function;
+  if (w.sums.parameters) {
+    const bool all = keys.coverage == Coverage::all;
+    if (!all) apply_mask(w.ramp_values, n, w.score_gradients, w.scratch);
+    function.add_parameter_gradients(w.scores, all ? w.score_gradients : w.scratch, n, block.parameters(),
+                                     w.sums.parameters + block.head * block.p.parameter_count);
+  }
   const bool with_span = block.span_gradients && may_be_on_ramp(block, keys);  // g is then used once more
   A* const ds = with_span ? w.scratch : w.score_gradients;
-  block.p.weighting.template of<A>().function->backward(w.scores, w.score_gradients, w.scores, ds, n);
+  function.backward(w.scores, w.score_gradients, w.scores, ds, n, block.parameters());
   if (with_span) add_span_gradients(block, keys.count, w.ramp_values, w.scores, w.score_gradients);
   if (keys.coverage == Coverage::all) return;
   apply_mask(w.ramp_values, n, w.scores, w.scores);

@@ -1,5 +1,6 @@
 // Splits attention into tasks, each computed by one thread. The split depends on the sizes alone,
 // and only the count of multiply-adds is atomic: results are bit-identical for any thread count.
+// Context: the keys of a sequence. Slots: learned keys and values, shared by all sequences.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ inline constexpr int64_t max_sums = 16;          // at most this many chunks of 
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
-// Gradients that many tasks add to. Each chunk of a loop over tasks has its own sums for
+// Gradients that many tasks add to: those of the relative-position terms, with a row per distance
+// from query to key, and of attention spans. Each chunk of a loop over tasks has its own sums for
 // all rounds; write() adds them in the order of the chunks.
 template <class A>
 class ChunkSums {
@@ -24,7 +26,8 @@ class ChunkSums {
   explicit ChunkSums(const Problem<A>& p)
       : embedding_(p.gradients.relative_embedding.data ? int64_t{p.distances} * p.head_size : 0),
         bias_(p.gradients.relative_bias ? int64_t{p.query_heads} * p.distances : 0),
-        span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0) {}
+        span_(p.gradients.span && !p.span_per_query ? p.query_heads : 0),
+        parameters_(p.gradients.parameters ? int64_t{p.query_heads} * p.parameter_count : 0) {}
 
   bool is_needed() const { return size() > 0; }
   void reserve(int64_t chunks) {
@@ -34,16 +37,17 @@ class ChunkSums {
     if (!is_needed()) return {};
     A* const first = chunks_[static_cast<size_t>(chunk)].data();
     return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
-            span_ ? first + embedding_ + bias_ : nullptr};
+            span_ ? first + embedding_ + bias_ : nullptr, parameters_ ? first + embedding_ + bias_ + span_ : nullptr};
   }
   void write(const AttentionGradients<A>& gradients, int64_t row) const {  // row: row size of relative_embedding
     write_part(0, embedding_, gradients.relative_embedding.data, row, gradients.relative_embedding.stride);
     write_part(embedding_, bias_, gradients.relative_bias, 1, 1);
     write_part(embedding_ + bias_, span_, gradients.span, 1, 1);
+    write_part(embedding_ + bias_ + span_, parameters_, gradients.parameters, 1, 1);
   }
 
  private:
-  size_t size() const { return static_cast<size_t>(embedding_ + bias_ + span_); }
+  size_t size() const { return static_cast<size_t>(embedding_ + bias_ + span_ + parameters_); }
   void write_part(int64_t first, int64_t n, A* to, int64_t row, int64_t stride) const {
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -54,7 +58,7 @@ class ChunkSums {
     });
   }
 
-  int64_t embedding_, bias_, span_;  // elements
+  int64_t embedding_, bias_, span_, parameters_;  // elements
   std::vector<std::vector<A>> chunks_;
 };
 
@@ -104,7 +108,7 @@ struct Rounds {
   }
   Range group(int64_t g, int64_t blocks) const { return {blocks * g / groups, blocks * (g + 1) / groups}; }
 
-  // Calls body(head, range of query blocks, range of key blocks, round, workspace).
+  // Calls body(item, query blocks, key blocks, round, workspace). pairs: of query and key per item.
   template <class A, class Body>
   int64_t run(const Problem<A>& p, double pairs, ChunkSums<A>& sums, const Body& body) const {
     int64_t done = 0;
@@ -126,12 +130,13 @@ template <class A>
 Rounds rounds_of_context(const AttentionProblem<A>& p) {
   return {int64_t{p.batch} * p.kv_heads, blocks_of(p.queries, group_block), blocks_of(p.keys, group_block)};
 }
-// Returns true if each task computes its bf16 gradients completely.
+// Returns true if no two tasks add to one gradient of bf16 tokens, so that each can round its own.
 template <class A>
-bool sums_fit_tasks(const AttentionProblem<A>& p) {
+bool can_round_in_tasks(const AttentionProblem<A>& p) {
   return p.is_bf16 && p.slots == 0 && rounds_of_context(p).groups == 1;
 }
 
+// Computes the gradients of queries and of the context. Returns the multiply-adds.
 template <class A>
 int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const Rounds rounds = rounds_of_context<A>(p);
@@ -143,15 +148,14 @@ int64_t backward_of_context(const Problem<A>& p, const Kernels<A>& kernels, Chun
                       .kv_head = head % p.kv_heads,
                       .queries = tokens_of(queries, p.queries),
                       .keys = tokens_of(keys, p.keys),
-                      .slots = false,
                       .clear_queries = first,
                       .clear_keys = first},
                      w);
   });
 }
 
-// Adds the gradients of slots. All sequences share the slots, so their query blocks form one list.
-// backward_of_context has written dq before.
+// Computes the gradients of slots, adds to those of queries, which backward_of_context has written,
+// and returns the multiply-adds. The query blocks of all sequences form one list.
 template <class A>
 int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkSums<A>& sums) {
   const int64_t blocks = blocks_of(p.queries, group_block);
@@ -159,13 +163,8 @@ int64_t backward_of_slots(const Problem<A>& p, const Kernels<A>& kernels, ChunkS
   const double pairs = static_cast<double>(p.batch) * p.queries * p.slots * (p.query_heads / p.kv_heads);
   return rounds.run(p, pairs, sums,
                     [&](int64_t head, Range queries, Range slots, int64_t round, const Workspace<A>& w) {
-                      BackwardCall call = {.sequence = 0,
-                                           .kv_head = head,
-                                           .queries = {0, 0},
-                                           .keys = tokens_of(slots, p.slots),
-                                           .slots = true,
-                                           .clear_queries = false,
-                                           .clear_keys = true};
+                      BackwardCall call = {
+                          .kv_head = head, .keys = tokens_of(slots, p.slots), .slots = true, .clear_keys = true};
                       if (round == 0) kernels.backward(p, call, w);
                       call.clear_keys = false;
                       for (int64_t block = queries.begin; block < queries.end;) {

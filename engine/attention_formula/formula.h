@@ -11,8 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "engine/attention_formula/problem.h"
-#include "engine/math/minimum.h"
+#include "engine/attention_formula/mask.h"
 
 namespace orrery {
 namespace {
@@ -29,73 +28,7 @@ struct LaneOf<V> {
 template <class V>
 using Lane = typename LaneOf<V>::type;  // the type of an element of V
 
-// ---- attention mask
-
-// Sets the band of j - i: causality, window (0: none; |i + query_offset - j| < window), own key.
-inline void set_band(MaskView& mask, bool causal, bool attend_to_self, int64_t window) {
-  const int64_t offset = mask.query_offset, reach = window > 0 ? window - 1 : int64_t{2} * MaskView::unbounded;
-  const auto bounded = [](int64_t x) {
-    return static_cast<int>(maximum(-MaskView::unbounded, minimum(MaskView::unbounded, x)));
-  };
-  mask.first = bounded(offset - reach);
-  mask.last = causal ? bounded(attend_to_self ? offset : offset - 1) : bounded(offset + reach);
-  mask.masked = attend_to_self || causal ? MaskView::unbounded : bounded(offset);
-}
-// offset: j - i, an int or a vector of integers
-template <class I>
-HOST_DEVICE auto in_band(const MaskView& mask, I offset) {
-  return (offset >= mask.first) & (offset <= mask.last) & (offset != mask.masked);
-}
-HOST_DEVICE inline int length_of(const MaskView& mask, int64_t sequence) {
-  return mask.key_lengths ? maximum(0, minimum(mask.keys, mask.key_lengths[sequence])) : mask.keys;
-}
-HOST_DEVICE inline bool same_document(const MaskView& mask, int64_t sequence, int i, int j) {
-  return !mask.query_document_ids ||
-         mask.query_document_ids[sequence * mask.queries + i] == mask.key_document_ids[sequence * mask.keys + j];
-}
-// The range of document ids of adjacent tokens. Groups with disjoint ranges have no visible pair.
-struct DocumentRange {
-  int32_t lowest = std::numeric_limits<int32_t>::max(), highest = std::numeric_limits<int32_t>::min();  // none yet
-
-  HOST_DEVICE void add(int32_t document) {
-    lowest = document < lowest ? document : lowest;
-    highest = document > highest ? document : highest;
-  }
-  HOST_DEVICE bool meets(const DocumentRange& other) const {
-    return lowest <= other.highest && other.lowest <= highest;
-  }
-  HOST_DEVICE bool is_one() const { return lowest == highest; }
-};
-// Query i and key j must exist; j must be below the length of the sequence.
-HOST_DEVICE inline bool is_visible(const MaskView& mask, int64_t sequence, int i, int j) {
-  return in_band(mask, j - i) && same_document(mask, sequence, i, j);
-}
-
-struct Interval {
-  int begin, end;
-};
-// Returns the keys in [lowest, length) that the band leaves to queries [i, i + count).
-HOST_DEVICE inline Interval keys_of_queries(const MaskView& mask, int i, int count, int length, int lowest = 0) {
-  return {maximum(lowest, i + mask.first), minimum(length, i + count + mask.last)};
-}
-// Returns the queries that the band leaves to keys [j, j + count).
-HOST_DEVICE inline Interval queries_of_keys(const MaskView& mask, int j, int count) {
-  return {maximum(0, j - mask.last), minimum(mask.queries, j + count - mask.first)};
-}
-enum class Coverage { none, some, all };  // how much of a tile is visible
-// Returns how much the band leaves of the tile of queries [i, i + queries), keys [j, j + keys).
-HOST_DEVICE inline Coverage coverage_of(const MaskView& mask, int i, int queries, int j, int keys) {
-  const int nearest = j - (i + queries - 1), farthest = j + keys - 1 - i;  // j - i in the tile
-  if (nearest > mask.last || farthest < mask.first) return Coverage::none;
-  const bool inside = nearest >= mask.first && farthest <= mask.last;
-  return inside && (mask.masked < nearest || mask.masked > farthest) ? Coverage::all : Coverage::some;
-}
-// Returns the number of keys visible to query i, regardless of documents.
-HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
-  const Interval keys = keys_of_queries(mask, i, 1, length_of(mask, sequence), lowest);
-  const int own = i + mask.masked;
-  return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
-}
+// ---- spans
 
 // Returns r for span z at distance |x|.
 template <class V>

@@ -5,7 +5,7 @@
 //   s_ij = cap tanh(t_ij / cap)                                     with a soft cap; s = t without
 //   r_ij = 1 + (z - |x|) / R,  m_ij = clip(r_ij, 0, 1)              span z (per head or per query), ramp R; else m = 1
 //   w_ij = m_ij exp(s_ij - L_i),  L_i = ln sum_j m_ij exp(s_ij)     softmax over the keys j that are visible to query i
-//   w_ij = m_ij F(s_ij)                                             pointwise, F any function
+//   w_ij = m_ij F(s_ij)                                             pointwise, F any function, with parameters p_h
 //   o_i  = sum_j d_ij w_ij v_j                                      d: dropout, 0 or 1 / (1 - dropout); 1 without
 //
 // Persistent slots are further keys and values, shared by all queries of the batch and weighted
@@ -21,6 +21,7 @@
 //   ds_ij = m_ij F'(s_ij) g_ij               pointwise
 //   dm_ij = exp(s_ij - L_i) (g_ij - c_i)     softmax;   F(s_ij) g_ij pointwise
 //   dz    = sum dm_ij / R  where 0 <= r_ij <= 1                     both ends included, as in the authors' clamp
+//   dp_h  = sum m_ij dF/dp(s_ij) g_ij over the pairs of head h      pointwise, F with parameters
 //   dt_ij = ds_ij (1 - (s_ij / cap)^2)       db_|x| = sum dt_ij,    dp_|x| = scale sum dt_ij q_i
 //   dq_i = scale sum_j dt_ij (k_j + p_|x|)   dk_j = scale sum_i dt_ij q_i
 //
@@ -36,7 +37,8 @@
 //
 // Memory: forward saves L, one value per query and head, for softmax, and nothing for pointwise. On
 // a CPU, head sizes that are not multiples of 16 need padded copies, and bf16 needs f32 gradient
-// sums (see Problem). Gradients of relative terms and spans per head are summed in up to 16 chunks.
+// sums (see Problem). Gradients of relative terms, and of spans and parameters per head, are summed
+// in up to 16 chunks.
 // Source of the scheme: Dao et al. 2022, arXiv:2205.14135; Rabe and Staats 2021, arXiv:2112.05682.
 //
 // Formulas per element: engine/attention_formula/formula.h; tensors: engine/attention/attention.h.
@@ -48,8 +50,10 @@
 
 namespace orrery {
 
-// The attention mask as plain values. Counts of tokens are below 2^29, so that the sum of two and
-// `unbounded` fits an int.
+enum class Coverage : uint8_t { none, some, all };  // how much of a tile is visible
+
+// The attention mask as plain values; a pair must pass all of them. Counts of tokens are below 2^29, so
+// that the sum of two and `unbounded` fits an int.
 struct MaskView {
   static constexpr int unbounded = 1 << 30;
   int queries = 0, keys = 0;  // numbers of tokens per sequence
@@ -59,6 +63,13 @@ struct MaskView {
   const int32_t* key_lengths = nullptr;         // (batch): keys beyond this length are masked
   const int32_t* query_document_ids = nullptr;  // (batch, queries) and (batch, keys), both or none:
   const int32_t* key_document_ids = nullptr;    //   only keys of the query's own document are visible
+  // A table for masks that none of these expresses, equal for all sequences and heads; null: none. Key j
+  // is visible to query i if bit j % 32 of word j / 32 of row i is 1. Rows and keys are rounded up to whole
+  // tiles, and each tile has a byte in `coverage` (tiles of queries, tiles of keys), of type Coverage.
+  static constexpr int tile = 64;
+  const uint32_t* bits = nullptr;
+  const uint8_t* coverage = nullptr;
+  int words = 0;  // of a row
 };
 
 // A view of (batch, tokens, heads, size). A token is contiguous; `stride`: elements between tokens.
@@ -98,7 +109,7 @@ struct StatisticsGradients {
 template <class A>
 struct AttentionGradients {  // overwritten, not added to; null: not computed
   TensorView<A> query = {}, key = {}, value = {}, slot_key = {}, slot_value = {}, relative_embedding = {};
-  A *relative_bias = nullptr, *span = nullptr;
+  A *relative_bias = nullptr, *span = nullptr, *parameters = nullptr;
 };
 
 // A is float or double. All TensorViews have dtype A, or bf16 behind float pointers if `is_bf16`.
@@ -106,8 +117,9 @@ template <class A>
 struct AttentionProblem : MaskView {
   int batch = 0, query_heads = 1, kv_heads = 1;  // query head h uses key head h / (query_heads / kv_heads)
   int head_size = 0, value_size = 0;
-  int slots = 0;      // persistent keys and values
-  int distances = 0;  // rows of the relative-position terms; |x| must be below for every unmasked key
+  int slots = 0;            // persistent keys and values
+  int parameter_count = 0;  // n, learned parameters of F for each head
+  int distances = 0;        // rows of the relative-position terms; |x| must be below for every unmasked key
   bool is_bf16 = false, span_per_query = false;  // span_per_query: (batch, query_heads, queries), else (query_heads)
   A scale = 1, soft_cap = 0, ramp = 0;           // soft cap 0: none; ramp: R of the span
   WeightDropout<A> dropout = {};
@@ -116,6 +128,7 @@ struct AttentionProblem : MaskView {
   TensorView<const A> relative_embedding = {};         // p: (distances, head_size), shared by all heads
   const A* relative_bias = nullptr;                    // b: (query_heads, distances)
   const A* span = nullptr;                             // z in tokens, which is z + 1 of nn/attentions/base/span.h
+  const A* parameters = nullptr;                       // of F: (query_heads, parameter_count)
   // Forward writes o (batch, queries, query_heads, value_size); softmax also writes
   // L (batch, query_heads, queries), -inf without visible keys. Statistics read L, backward both.
   TensorView<A> output = {};
@@ -125,7 +138,7 @@ struct AttentionProblem : MaskView {
   StatisticsGradients<A> statistics_gradients = {};
   AttentionGradients<A> gradients = {};
 
-  int64_t rows() const { return int64_t{batch} * query_heads * queries; }
+  HOST_DEVICE int64_t rows() const { return int64_t{batch} * query_heads * queries; }
 };
 
 // The GPU kernels of a problem, compiled for one weighting function (cuda/attention/attention.h).

@@ -1,8 +1,9 @@
 // Loops over memory: map, reduce, rows. The CPU's are here, the GPU's in cuda/loops/loops.cuh.
 // Formulas are functors of float and double only.
 //
-// Only formula files include this header. In a CUDA build nvcc compiles them for both devices. Two
-// compilers in one program would define the inline templates twice, so an #error forbids it.
+// Only formula files, listed with orrery_formulas() in CMake, include this header. In a CUDA build
+// nvcc compiles them for both devices. An #error forbids a second compiler in one program, because
+// it would define the inline templates twice.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@
 
 namespace orrery {
 
-// The repetition of a map's inputs. The caller folds axes (engine/ops/broadcast.h): out is dense
+// The broadcasting of a map's inputs. The caller folds axes (engine/ops/broadcast.h): out is dense
 // over size[0..rank), input k advances by stride[k][axis] elements; the innermost stride is 0 or 1.
 template <int N>
 struct Broadcast {
@@ -147,11 +148,12 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row has sum, max and each of f(i) over [0, n), and once for stores per row: on a GPU many
-// threads run the body. In one call no f(i) may need the effects of another f(j). sum(f, in...) and
-// max(f, in...) take f(in[i]...). map(out, f, in...) sets out[i] = f(in[i]...); out is one of the
-// inputs or overlaps none. A GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result
-// is rounded to T next, f may call functions in Row::FormulaFloat<T> (engine/math/approx_float.h).
+// A row offers sum(f), max(f) and each(f), which call f(i) for i in [0, n). On a GPU many threads
+// run the body; once(f) calls f in one of them, to store a value per row. In one call no f(i) may
+// need the effects of another f(j). sum(f, in...) and max(f, in...) take f(in[i]...). map(out, f,
+// in...) sets out[i] = f(in[i]...); out is one of the inputs or overlaps none. A GPU moves 16 bytes
+// at once, a CPU converts bf16 in chunks. If f's result is rounded to T next, f may use functions
+// of Row::FormulaFloat<T>, which are faster and less exact (engine/math/approx_float.h).
 //
 // Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
 // last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
@@ -159,7 +161,7 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 //
 // Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize
 // without fast-math, and this one has the same bits for any vector width. A long sum is the sum of
-// its halves, so that its rounding error grows with log n only, for equal terms too.
+// its halves, so that its rounding error grows with log n only, even if all terms are equal.
 namespace detail {
 template <class F, class... X>
 HOST_DEVICE auto indexed(const F& f, In<X>... in) {
@@ -181,13 +183,13 @@ struct CpuRow {
   HOST_DEVICE In<T> preload(In<T> in) const {
     return in;
   }
-  // The unary plus converts the result of Out<T>::operator[] to a number, and a bool to an int.
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
     const auto at = detail::indexed(f, in...);
     return sum_from(0, n, at);
   }
-  // Returns the largest value, or NaN if the first one is NaN. n must be at least 1.
+  // Returns the largest value, or NaN if the first one is NaN. n must be at least 1. The unary plus
+  // converts the result of Out<T>::operator[] to a number, and a bool to an int.
   template <class F, class... X>
   HOST_DEVICE auto max(const F& f, In<X>... in) const {
     const auto at = detail::indexed(f, in...);

@@ -26,8 +26,8 @@ struct Product {
   int64_t batch = 1;
   bool share_a = false, share_b = false;  // one A or B for the whole batch
   bool accumulate = false;                // C += A B
-  // Numbers of columns, with sum n, if C is several dense matrices, side by side in the columns of
-  // the product. All zero: one matrix.
+  // Column counts, which must sum to n (or multiply() throws), if C is several dense matrices, side
+  // by side in the columns of the product. All zero: one matrix.
   std::array<int64_t, 4> output_columns = {};
 };
 
@@ -40,7 +40,7 @@ class EpilogueFunction {
   // Each element is passed once, in chunks of rows.
   virtual void row(int output, int64_t row, int64_t column, int64_t columns, C* c) const = 0;
   // GPU: queues the whole product with kernels compiled for this epilogue, because a GPU cannot
-  // call a function of the host.
+  // call a function of the host. bf16_terms: per f32 element (ProductPrecision); 0: none, in f32.
   virtual void on_gpu(const cuda::Matmul<C, C>& product, int bf16_terms) const;  // throws unless overridden
 
  protected:
@@ -51,18 +51,18 @@ class EpilogueFunction {
 template <class C>
 struct Epilogue {
   const EpilogueFunction<C>* function = nullptr;
-  const C* bias = nullptr;      // n values: one for each column of the product
-  const C* residual = nullptr;  // as large as C, which is then one matrix
+  const C* bias = nullptr;      // n values, one for each column of the product; shared by the batch
+  const C* residual = nullptr;  // as large as C, (batch, m, n), which is then one output
   // m values: f32, deterministic sums of the rows of A over k. So a product dW = dy^T x also gives
-  // db. Only this product, of bf16 to float on a GPU, supports it; others throw.
+  // db. Only this product, of bf16 to float on a GPU, with batch 1, supports it; others throw.
   C* row_sums = nullptr;
   bool accumulate_row_sums = false;  // else they are overwritten
 };
 
 // Computes the product. T, the type of A and B, is float, double or bf16; C has the same type, or
 // float for bf16. Elements of bf16 are multiplied exactly (avx512_bf16 takes subnormals as zero).
-// Products, accumulated values, bias and residual are added in f32 and rounded once. Bits depend on
-// the sizes only, not on the threads. All pointers are to memory of the device.
+// Products, accumulated values, bias and residual are added in f32 and rounded once. The bits of
+// the result depend only on the sizes, not on the threads. All pointers are to device memory.
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
               Epilogue<C> epilogue = {});
@@ -80,7 +80,7 @@ class UnchangedOperands {
 // How f32 products are computed on a GPU (PyTorch's names):
 //   highest    in f32, the default
 //   high       with `terms` bf16 terms per element, on tensor cores; the relative error of a product is
-//              2^-25 with 3 terms, nearly as in f32, and 3 2^-18 with 2 terms, which are faster
+//              2^-25 with 3 terms, nearly as in f32, and 3 * 2^-18 with 2 terms, which are faster
 //   medium     with elements rounded to bf16; the relative error of a product is 2^-8
 // Sums are always f32. The CPU accepts the setting but computes `highest`; other dtypes ignore it.
 enum class ProductPrecision : uint8_t { highest, high, medium };

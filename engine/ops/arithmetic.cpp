@@ -1,6 +1,7 @@
 // Elementwise operations with broadcasting. With z = f(a, b): da = dz df/da, db = dz df/db, each
 // summed over the axes along which its operand was repeated.
 #include <algorithm>
+#include <functional>
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_sums.h"
@@ -11,22 +12,10 @@
 namespace orrery {
 namespace {
 
-struct SubtractValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a - b;
-  }
-};
 struct MultiplyValue {
   template <class T>
   HOST_DEVICE T operator()(T a, T b) const {
     return a * b;
-  }
-};
-struct DivideValue {
-  template <class T>
-  HOST_DEVICE T operator()(T a, T b) const {
-    return a / b;
   }
 };
 struct MaximumValue {
@@ -70,20 +59,16 @@ Tensor affine(const char* operation, const Tensor& x, double factor, double offs
   return y;
 }
 
-struct Add {
-  static constexpr const char* name = "add";
+template <int Sign>
+struct Add {  // a + Sign b
+  static constexpr const char* name = Sign > 0 ? "add" : "subtract";
   Shape a_shape, b_shape;
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, AddValue{}, a, b); }
-  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(), saved.needs(1) ? sum_to(dy, b_shape) : Tensor()};
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
+    return Sign > 0 ? elementwise(name, AddValue{}, a, b) : elementwise(name, std::minus<>(), a, b);
   }
-};
-struct Subtract {
-  static constexpr const char* name = "subtract";
-  Shape a_shape, b_shape;
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const { return elementwise(name, SubtractValue{}, a, b); }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(), saved.needs(1) ? sum_to(-dy, b_shape) : Tensor()};
+    return {saved.needs(0) ? sum_to(dy, a_shape) : Tensor(),
+            saved.needs(1) ? sum_to(Sign > 0 ? dy : -dy, b_shape) : Tensor()};
   }
 };
 struct Multiply {  // da = dy b, db = dy a
@@ -102,7 +87,7 @@ struct Divide {  // y = a / b: da = dy / b, db = -dy y / b
   static constexpr const char* name = "divide";
   Shape a_shape, b_shape;
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    const Tensor y = elementwise(name, DivideValue{}, a, b);
+    const Tensor y = elementwise(name, std::divides<>(), a, b);
     saved.save(b, saved.needs(1) ? y : Tensor());
     return y;
   }
@@ -160,8 +145,8 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
   return sum(dy, axes, true).reshape(shape);
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return record(Add{a.shape(), b.shape()}, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return record(Subtract{a.shape(), b.shape()}, a, b); }
+Tensor add(const Tensor& a, const Tensor& b) { return record(Add<1>{a.shape(), b.shape()}, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return record(Add<-1>{a.shape(), b.shape()}, a, b); }
 Tensor multiply(const Tensor& a, const Tensor& b) { return record(Multiply{a.shape(), b.shape()}, a, b); }
 Tensor divide(const Tensor& a, const Tensor& b) { return record(Divide{a.shape(), b.shape()}, a, b); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return record(Maximum{a.shape(), b.shape()}, a, b); }

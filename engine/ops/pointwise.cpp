@@ -1,4 +1,4 @@
-// Elementary functions for reference implementations: each formula with its derivative.
+// Elementary functions for reference implementations, and their derivatives.
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
 #include "engine/ops/broadcast.h"
@@ -8,116 +8,47 @@
 namespace orrery {
 namespace {
 
-// A formula: value(x), and its derivative(x, y) where y = value(x).
-struct Exp {
-  static constexpr const char* name = "exp";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return scalar::exp(x);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T, T y) const {
-    return y;
-  }
-};
-struct Log {
-  static constexpr const char* name = "log";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return scalar::log(x);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T x, T) const {
-    return 1 / x;
-  }
-};
-struct Sqrt {
-  static constexpr const char* name = "sqrt";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return scalar::sqrt(x);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T, T y) const {
-    return T(0.5) / y;
-  }
-};
-struct Tanh {
-  static constexpr const char* name = "tanh";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return scalar::tanh(x);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T, T y) const {
-    return 1 - y * y;
-  }
-};
-struct Erf {
-  static constexpr const char* name = "erf";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return scalar::erf(x);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T x, T) const {
-    return T(1.1283791670955125739) * scalar::exp(-x * x);  // 2 / sqrt(pi)
-  }
-};
-struct Reciprocal {
-  static constexpr const char* name = "reciprocal";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return 1 / x;
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T, T y) const {
-    return -y * y;
-  }
-};
-struct Abs {
-  static constexpr const char* name = "abs";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return x < 0 ? -x : x;
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T x, T) const {
-    return x > 0 ? T(1) : x < 0 ? T(-1) : T(0);
-  }
-};
-struct Heaviside {
-  static constexpr const char* name = "heaviside";
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return x > 0 ? T(1) : T(0);
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T, T) const {
-    return 0;
-  }
-};
+enum class Function { exp, log, sqrt, tanh, erf, reciprocal, abs, heaviside };
+constexpr const char* names[] = {"exp", "log", "sqrt", "tanh", "erf", "reciprocal", "abs", "heaviside"};
 
-template <class F>
-struct Value {
-  F f;
+template <Function F>
+struct Value {  // f(x)
   template <class T>
   HOST_DEVICE T operator()(T x) const {
-    return f.value(x);
+    switch (F) {
+      case Function::exp: return scalar::exp(x);
+      case Function::log: return scalar::log(x);
+      case Function::sqrt: return scalar::sqrt(x);
+      case Function::tanh: return scalar::tanh(x);
+      case Function::erf: return scalar::erf(x);
+      case Function::reciprocal: return 1 / x;
+      case Function::abs: return x < 0 ? -x : x;
+      case Function::heaviside: break;
+    }
+    return x > 0 ? T(1) : T(0);
   }
 };
-template <class F>
-struct PointwiseBackward {  // dx = dy f'(x)
-  F f;
+template <Function F>
+struct PointwiseBackward {  // dx = dy f'(x), where y = f(x)
   template <class T>
   HOST_DEVICE T operator()(T x, T y, T dy) const {
-    return dy * f.derivative(x, y);
+    switch (F) {
+      case Function::exp: return dy * y;
+      case Function::log: return dy * (1 / x);
+      case Function::sqrt: return dy * (T(0.5) / y);
+      case Function::tanh: return dy * (1 - y * y);
+      case Function::erf: return dy * (T(1.1283791670955125739) * scalar::exp(-x * x));  // 2 / sqrt(pi)
+      case Function::reciprocal: return dy * (-y * y);
+      case Function::abs: return dy * (x > 0 ? T(1) : x < 0 ? T(-1) : T(0));
+      case Function::heaviside: break;
+    }
+    return dy * 0;
   }
 };
 
-template <class F>
+template <Function F>
 struct Pointwise {
-  static constexpr const char* name = F::name;
+  static constexpr const char* name = names[static_cast<int>(F)];
   Tensor forward(Saved& saved, const Tensor& x) const {
     const Tensor y = Tensor::empty_like(x);
     dispatch(x.dtype(), name,
@@ -166,14 +97,14 @@ struct Where {  // the gradient goes to the selected operand; selection, unlike 
 
 }  // namespace
 
-Tensor exp(const Tensor& x) { return record(Pointwise<Exp>{}, x); }
-Tensor log(const Tensor& x) { return record(Pointwise<Log>{}, x); }
-Tensor sqrt(const Tensor& x) { return record(Pointwise<Sqrt>{}, x); }
-Tensor tanh(const Tensor& x) { return record(Pointwise<Tanh>{}, x); }
-Tensor erf(const Tensor& x) { return record(Pointwise<Erf>{}, x); }
-Tensor reciprocal(const Tensor& x) { return record(Pointwise<Reciprocal>{}, x); }
-Tensor abs(const Tensor& x) { return record(Pointwise<Abs>{}, x); }
-Tensor heaviside(const Tensor& x) { return record(Pointwise<Heaviside>{}, x); }
+Tensor exp(const Tensor& x) { return record(Pointwise<Function::exp>{}, x); }
+Tensor log(const Tensor& x) { return record(Pointwise<Function::log>{}, x); }
+Tensor sqrt(const Tensor& x) { return record(Pointwise<Function::sqrt>{}, x); }
+Tensor tanh(const Tensor& x) { return record(Pointwise<Function::tanh>{}, x); }
+Tensor erf(const Tensor& x) { return record(Pointwise<Function::erf>{}, x); }
+Tensor reciprocal(const Tensor& x) { return record(Pointwise<Function::reciprocal>{}, x); }
+Tensor abs(const Tensor& x) { return record(Pointwise<Function::abs>{}, x); }
+Tensor heaviside(const Tensor& x) { return record(Pointwise<Function::heaviside>{}, x); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return record(Where{a.shape(), b.shape()}, condition, a, b);
 }

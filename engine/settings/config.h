@@ -59,9 +59,9 @@ class SettingCollector {
     members.visit(*this);
     prefix_ = outer;
   }
-  // Adds the members of settings whose type only their owner has (any_settings.h).
+  // Adds the members of a struct whose type only its owner has (any_settings.h), with their marks.
   void include(std::vector<Setting> members);
-  // Returns the settings. If none is marked common, all that are not included are.
+  // Returns the settings. If common() marks none, all are common, except those of include().
   std::vector<Setting> collected();
   std::vector<Setting> settings;
 
@@ -111,12 +111,13 @@ struct ForeignKey {
 void set_setting(std::span<const Setting> settings, std::string_view owner, std::string_view key,
                  std::string_view value, std::span<const ForeignKey> foreign = {});
 std::string print_value(const Setting& setting);
-std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);  // "key=value"
+// Splits "key=value". Throws if there is no = or no key.
+std::pair<std::string, std::string> split_assignment(std::string_view owner, std::string_view text);
 // Sets members from a spec's items. A named item comes after positional ones and overrides them.
 void read_settings(const Spec& spec, std::span<const Setting> settings);
 // Returns the setting that item i of a spec sets, by its key or position; null if there is none.
 const Setting* setting_of_item(const Spec& spec, size_t i, std::span<const Setting> settings);
-// Returns the spec with aliases replaced by keys and values. The last item with a key stays.
+// Returns the spec with current names for aliases of keys and values. The last item of a key stays.
 Spec without_aliases(Spec spec, std::span<const Setting> settings);
 
 template <Visited Settings>

@@ -151,7 +151,8 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 
 std::string read_file(const std::string& path, uint64_t limit) {
   FileReader file(path);
-  check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes; at most ", limit, " are read");
+  check(file.size() <= limit, "read: ", path, " has ", file.size(), " bytes, but at most ", limit,
+        " are expected; check that it is the right file");
   check_memory("read: " + path, static_cast<double>(file.size()), "use a smaller file");
   std::string bytes(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)));
@@ -183,7 +184,7 @@ std::string read_pipe(const std::string& path, uint64_t limit) {
     if (got < 0) cannot_read(named, reason(errno));
     if (got == 0) return bytes;
     bytes.append(chunk, 0, static_cast<size_t>(got));
-    check(bytes.size() <= limit, "read: ", named, " has more than the ", limit, " bytes that are read");
+    check(bytes.size() <= limit, "read: ", named, " has more than ", limit, " bytes, the maximum; use a shorter text");
   }
 }
 

@@ -77,8 +77,7 @@ class FileAppender {  // a log file: created if missing; each write is appended 
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& write);
 void write_file_atomically(const std::string& path, std::string_view text);
 
-// Returns the content of a regular file. Throws, before it reads, if the size exceeds `limit`:
-//   read: run/state.json has 20971520 bytes; at most 16777216 are read
+// Returns the content of a regular file. Throws before it reads if it has more than `limit` bytes.
 std::string read_file(const std::string& path, uint64_t limit = std::numeric_limits<int64_t>::max());
 
 // A pipe can be read once, to its end, and has no size before. Its path is -, the standard input,

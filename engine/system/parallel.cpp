@@ -43,26 +43,14 @@ class LoopScope {
   bool before_ = in_loop;
 };
 
-}  // namespace
-
 #if defined(ORRERY_STANDARD_THREADS)
 
-namespace {
 int threads = static_cast<int>(std::thread::hardware_concurrency());
-}  // namespace
 
-int thread_count() { return threads; }
-void set_thread_count(int count) {
-  check(count >= 1, "threads is ", count, "; it must be at least 1");
-  threads = count;
-}
-void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
-  const int64_t chunks = (n + grain - 1) / grain;
-  const auto run_chunk = [&](int64_t i) { f(i * grain, std::min(n, (i + 1) * grain)); };
-  if (chunks <= 1 || threads == 1 || in_loop) {
-    for (int64_t i = 0; i < chunks; ++i) run_chunk(i);
-    return;
-  }
+void limit_threads(int) {}
+
+template <class RunChunk>
+void run_chunks(int64_t chunks, const RunChunk& run_chunk) {
   std::atomic<int64_t> next = 0;
   std::exception_ptr error;
   std::atomic<bool> failed = false;
@@ -87,10 +75,13 @@ void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
 
 #else
 
-namespace {
-std::unique_ptr<tbb::global_control> limit;
 int threads = tbb::info::default_concurrency();
 std::atomic<int> verified_threads = 1;  // number of threads that have run at the same time
+
+void limit_threads(int count) {
+  static std::unique_ptr<tbb::global_control> limit;
+  limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
+}
 
 // Starts all threads once, because oneTBB corrupts its own state when the system refuses a thread.
 void verify_threads() {
@@ -115,28 +106,32 @@ void verify_threads() {
   join_all();
   verified_threads = threads;
 }
+
+template <class RunChunk>
+void run_chunks(int64_t chunks, const RunChunk& run_chunk) {
+  if (verified_threads < threads) verify_threads();
+  const char* const operation = current_operation();
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, chunks, 1), [&](const tbb::blocked_range<int64_t>& range) {
+    const LoopScope guard(operation);
+    for (int64_t i = range.begin(); i < range.end(); ++i) run_chunk(i);
+  });
+}
+
+#endif
+
 }  // namespace
 
 int thread_count() { return threads; }
 void set_thread_count(int count) {
   check(count >= 1, "threads is ", count, "; it must be at least 1");
   threads = count;
-  limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, count);
+  limit_threads(count);
 }
 void parallel_for(int64_t n, int64_t grain, RangeFunction f) {
   const int64_t chunks = (n + grain - 1) / grain;
-  if (chunks <= 1 || threads == 1 || in_loop) {
-    for (int64_t i = 0; i < chunks; ++i) f(i * grain, std::min(n, (i + 1) * grain));
-    return;
-  }
-  if (verified_threads < threads) verify_threads();
-  const char* const operation = current_operation();
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, chunks, 1), [&](const tbb::blocked_range<int64_t>& range) {
-    const LoopScope guard(operation);
-    for (int64_t i = range.begin(); i < range.end(); ++i) f(i * grain, std::min(n, (i + 1) * grain));
-  });
+  const auto run_chunk = [&](int64_t i) { f(i * grain, std::min(n, (i + 1) * grain)); };
+  if (chunks > 1 && threads > 1 && !in_loop) return run_chunks(chunks, run_chunk);
+  for (int64_t i = 0; i < chunks; ++i) run_chunk(i);
 }
-
-#endif
 
 }  // namespace orrery

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "engine/math/scalar.h"
 #include "engine/system/parallel.h"
 #include "engine/types/dispatch.h"
 
@@ -20,32 +20,14 @@ Tensor on_host(const Tensor& x) {
   return copy;
 }
 
-// The exponent of infinities and NaN has all bits set.
-template <class T>
-struct FloatFormat;
-template <>
-struct FloatFormat<float> {
-  using Bits = uint32_t;
-  static constexpr Bits exponent = 0x7f800000;
-};
-template <>
-struct FloatFormat<double> {
-  using Bits = uint64_t;
-  static constexpr Bits exponent = 0x7ff0000000000000;
-};
-template <>
-struct FloatFormat<bf16> {
-  using Bits = uint16_t;
-  static constexpr Bits exponent = 0x7f80;
-};
-
 template <class T>
 bool finite_range(const T* x, int64_t n) {
-  using F = FloatFormat<T>;
+  using A = Arithmetic<T>;
+  using F = scalar::detail::Format<A>;
+  constexpr auto exponent = static_cast<typename F::Bits>(2 * F::bias + 1) << F::mantissa;  // of infinities and NaN
   typename F::Bits worst = 0;  // without a branch, so that the loop vectorizes
-  for (int64_t i = 0; i < n; ++i)
-    worst = std::max<typename F::Bits>(worst, std::bit_cast<typename F::Bits>(x[i]) & F::exponent);
-  return worst != F::exponent;
+  for (int64_t i = 0; i < n; ++i) worst = std::max(worst, scalar::detail::bits_of(static_cast<A>(x[i])) & exponent);
+  return worst != exponent;
 }
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }

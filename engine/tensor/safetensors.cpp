@@ -278,19 +278,26 @@ std::string header_of(std::span<const NamedTensor> tensors, const std::map<std::
   return header;
 }
 
+// Calls use(bytes) for the parts of a file, in order.
+template <class Use>
+void each_part(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata,
+               const Use& use) {
+  const std::string header = header_of(tensors, metadata);
+  const uint64_t length = header.size();
+  use(std::as_bytes(std::span(&length, 1)));
+  use(std::as_bytes(std::span(header)));
+  for (const NamedTensor& each : tensors) {
+    const Tensor x = each.tensor.detach().to(Device::cpu);
+    use(std::span(static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())));
+  }
+}
+
 }  // namespace
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const std::string header = header_of(tensors, metadata);
   write_file_atomically(path, [&](FileWriter& file) {
-    const uint64_t length = header.size();
-    file.write(std::as_bytes(std::span(&length, 1)));
-    file.write(header);
-    for (const NamedTensor& each : tensors) {
-      const Tensor x = each.tensor.detach().to(Device::cpu);
-      file.write({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
-    }
+    each_part(tensors, metadata, [&](std::span<const std::byte> bytes) { file.write(bytes); });
   });
 }
 
@@ -298,7 +305,7 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
                    const std::map<std::string, std::string>& metadata) {
   FileReader file(path);
   std::vector<std::byte> chunk(size_t{1} << 16);
-  const auto compare = [&](std::span<const std::byte> expected) {
+  each_part(tensors, metadata, [&](std::span<const std::byte> expected) {
     while (!expected.empty()) {
       const auto next = expected.first(std::min(expected.size(), chunk.size()));
       const bool same = file.read_up_to(std::span(chunk).first(next.size())) == next.size() &&
@@ -306,15 +313,7 @@ void check_written(const std::string& path, std::span<const NamedTensor> tensors
       check(same, "safetensors: ", path, " differs from what was written when read back; check the disk");
       expected = expected.subspan(next.size());
     }
-  };
-  const std::string header = header_of(tensors, metadata);
-  const uint64_t length = header.size();
-  compare(std::as_bytes(std::span(&length, 1)));
-  compare(std::as_bytes(std::span(header)));
-  for (const NamedTensor& each : tensors) {
-    const Tensor x = each.tensor.detach().to(Device::cpu);
-    compare({static_cast<const std::byte*>(x.raw()), static_cast<size_t>(x.bytes())});
-  }
+  });
   check(file.read_up_to(std::span(chunk).first(1)) == 0, "safetensors: ", path,
         " is longer than what was written when read back; check the disk");
 }

@@ -41,7 +41,9 @@ std::unique_ptr<nn::Sublayer> make_attention(const BlockOptions& o) {
                                           .layers = o.layers,
                                           .initial_weights = o.initial_weights,
                                           .context = o.context,
-                                          .position = o.position});
+                                          .position = o.position,
+                                          .mask = o.mask,
+                                          .shared_activation = o.attention_activation});
 }
 
 }  // namespace

@@ -28,14 +28,17 @@ struct BlockOptions {
   int64_t context = 0;                     // maximum number of tokens; 0: unknown
   const nn::Position* position = nullptr;  // the model's; it must outlive the block
   nn::InitialWeights initial_weights = {};
-  nn::Parameter* shared_activation = nullptr;  // the model's: nn/feed_forwards/base/feed_forward.h
+  std::shared_ptr<const nn::NamedMask> mask = nullptr;  // null: by `causal`
+  nn::Parameter* shared_activation = nullptr;     // the model's: nn/feed_forwards/base/feed_forward.h
+  nn::Parameter* attention_activation = nullptr;  // likewise: nn/attentions/base/attention.h
 
   std::string norm_place = "pre";  // or "post"
   bool parallel = false;
   LearnableNumber residual_gain{1}, feed_forward_divisor{1}, feed_forward_residual{1};
 };
-// Returns the options that the settings of all models of blocks have.
-BlockOptions block_options(const auto& s, const nn::Position& position) {
+// Returns the options that the settings of all models of blocks have. `attention_activation`: the
+// model's parameters for attentions with parameters_per=model.
+BlockOptions block_options(const auto& s, const nn::Position& position, nn::Parameter& attention_activation) {
   return {.width = s.width,
           .heads = s.heads,
           .d_ff = s.d_ff,
@@ -49,6 +52,7 @@ BlockOptions block_options(const auto& s, const nn::Position& position) {
           .layers = s.layers,
           .position = &position,
           .initial_weights = nn::initial_weights(s.initialization, s.width),
+          .attention_activation = &attention_activation,
           .norm_place = s.norm_place};
 }
 void set_own_biases(BlockOptions& options, const auto& s) {

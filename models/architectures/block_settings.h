@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/settings/config.h"
+#include "models/architectures/masks.h"
 #include "nn/layers/initial_weights.h"
 
 namespace orrery::models {
@@ -22,6 +23,7 @@ void visit_attention(auto& v, auto& s) {
   v.common("attention", s.attention, "attention from `orrery list attention`; NAME or 'NAME(key=value, ...)'",
            name_of_family("attention"));
 }
+void visit_mask(auto& v, auto& s) { v("mask", s.mask, mask_help); }
 void visit_feed_forward_and_normalization(auto& v, auto& s) {
   v.common("feed_forward", s.feed_forward, "feed-forward from `orrery list feed_forward`",
            name_of_family("feed_forward"));

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/linear.h"
@@ -15,8 +16,8 @@ namespace {
 const Spec& or_same(const Spec& spec, const Spec& otherwise) { return spec.name == "same" ? otherwise : spec; }
 
 EncoderDecoderSettings checked(EncoderDecoderSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "encoder_decoder: layers ", s.layers,
-        ", heads ", s.heads, ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check_at_least_one("encoder_decoder",
+                     {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"context", s.context}});
   check(s.vocabulary >= 1, "encoder_decoder: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("encoder_decoder: d_ff", {4, s.width});
   if (s.decoder_layers == 0) s.decoder_layers = s.layers;
@@ -30,7 +31,7 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
 
 }  // namespace
 
-EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
+EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) {
   const EncoderDecoderSettings& s = settings_;
   const nn::InitialWeights weights = nn::initial_weights(s.initialization, s.width);
   Stack stack{nullptr, nullptr, nn::Dropout(s.dropout), {}, nullptr};
@@ -56,11 +57,15 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) const {
                                 .layers = s.layers,
                                 .initial_weights = weights,
                                 .context = s.context,
-                                .position = stack.position.get()};
+                                .position = stack.position.get(),
+                                .shared_activation = &attention_activation_};
   nn::AttentionLayerOptions cross = own;
   cross.causal = false, cross.position = nullptr, cross.encoder_width = s.width;
+  const auto mask = decoder ? causal_mask("encoder_decoder: decoder_mask", s.decoder_mask, s.context)
+                            : named_mask(s.mask, s.context);
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
+    own.mask = mask_of_layer(mask, decoder ? s.decoder_mask : s.mask, s.context, i);
     add(layer + "attention", norm(s.attention_normalization, true),
         nn::make_attention(decoder ? s.decoder_attention : s.attention, own));
     if (decoder)
@@ -137,6 +142,7 @@ void EncoderDecoder::visit(nn::Visitor& v) {
   v("embedding_scale", embedding_scale_.parameter);
   visit(v, "encoder", encoder_);
   visit(v, "decoder", decoder_);
+  v("attention_activation", attention_activation_);
   v("head", head_);
 }
 

@@ -32,7 +32,7 @@ struct EncoderDecoderSettings {
   double dropout = 0.1;
   Spec initialization = parse_spec("relu_former");
   Spec embedding_scale = parse_spec("sqrt_width");
-  std::string norm_place = "pre";
+  std::string mask = "full", decoder_mask = "causal", norm_place = "pre";
 
   template <class V>
   void visit(V& v) {
@@ -49,6 +49,8 @@ struct EncoderDecoderSettings {
              name_of_family("attention"));
     v("decoder_attention", decoder_attention, "self-attention of the decoder; same: as attention",
       name_of_family("attention"));
+    v("mask", mask, "keys that a token of the source attends to; names: `orrery list mask`");
+    v("decoder_mask", decoder_mask, "keys that a token of the target attends to; names: `orrery list mask`");
     v("cross_attention", cross_attention, "attention of the decoder to the source; same: as attention",
       name_of_family("attention"));
     visit_feed_forward_and_normalization(v, *this);
@@ -96,7 +98,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
     std::vector<std::pair<std::string, std::unique_ptr<ResidualStep>>> steps;  // names and modules
     std::unique_ptr<nn::Module> norm;
   };
-  Stack make_stack(bool decoder) const;
+  Stack make_stack(bool decoder);
   void visit(nn::Visitor& v, const std::string& name, Stack& stack);
   Tensor run(Stack& stack, const Tensor& tokens, nn::ForwardPass& pass);
   const nn::Embedding& target_embedding() const {
@@ -104,6 +106,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   }
 
   EncoderDecoderSettings settings_;
+  nn::Parameter attention_activation_;  // shared by all attentions; undefined: each has its own, or none
   Stack encoder_, decoder_;
   LearnableScale embedding_scale_;
   nn::Parameter head_;  // undefined: tied to the embedding

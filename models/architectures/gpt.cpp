@@ -4,20 +4,21 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
 
 GptSettings checked(GptSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1, "gpt: layers ", s.layers, ", heads ", s.heads,
-        ", width ", s.width, " and context ", s.context, " must all be at least 1");
+  check_at_least_one("gpt", {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"context", s.context}});
   check(s.vocabulary >= 1, "gpt: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("gpt: d_ff", {4, s.width});
   return s;
 }
 
-BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation) {
-  BlockOptions options = block_options(s, position);
+BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& position, nn::Parameter& activation,
+                               nn::Parameter& attention_activation) {
+  BlockOptions options = block_options(s, position, attention_activation);
   set_own_biases(options, s);
   options.kv_heads = s.kv_heads, options.head_size = s.head_size;
   options.normalization_bias = s.normalization_bias;
@@ -47,8 +48,13 @@ Gpt::Gpt(const GptSettings& settings)
                                              .heads = s.heads,
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
-  for (int64_t i = 0; i < s.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(options_of_blocks(s, *position_, activation_)));
+  BlockOptions options = options_of_blocks(s, *position_, activation_, attention_activation_);
+  const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
+  prefix_ = mask->facts().later.value_or(0);
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, s.context, i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   check(!s.shared_activation || activation_.value, "gpt: shared_activation=yes, but feed_forward=", s.feed_forward,
         " has no activation with learned parameters; use one that has, such as dense(leaky_relu_learned)");
   if (!s.tied_head) head_weight_ = nn::Parameter(Shape{s.vocabulary, s.width}, weights.head(s.width, s.vocabulary));
@@ -80,6 +86,7 @@ void Gpt::visit(nn::Visitor& v) {
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("activation", activation_);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head.weight", head_weight_);
   v("head.bias", head_bias_);

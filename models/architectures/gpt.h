@@ -28,7 +28,7 @@ struct GptSettings {
        normalization = parse_spec("layer"), final_normalization = parse_spec("same"), position = parse_spec("learned");
   bool bias = false, normalization_bias = true;
   double dropout = 0;
-  std::string norm_place = "pre";
+  std::string mask = "causal", norm_place = "pre";
   Spec embedding_scale = parse_spec("none");
   bool parallel = false;
   int64_t kv_heads = 0, head_size = 0;
@@ -45,6 +45,7 @@ struct GptSettings {
     v("vocabulary", vocabulary, "number of tokens; 0: the tokenizer's", between(0, 1048576));
     visit_d_ff(v, *this);
     visit_attention(v, *this);
+    visit_mask(v, *this);
     visit_feed_forward_and_normalization(v, *this);
     visit_final_normalization(v, *this);
     v.common("position", position, "position encoding from `orrery list position`", name_of_family("position"));
@@ -91,6 +92,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
+  int64_t prefix() const override { return prefix_; }
   void visit(nn::Visitor& v) override;
   const GptSettings& settings() const { return settings_; }
 
@@ -101,9 +103,10 @@ class Gpt final : public LanguageModel, public HeadedModel {
   }
 
   GptSettings settings_;
+  int64_t prefix_ = 0;
   nn::Embedding embedding_;
   LearnableScale embedding_scale_;  // scales the sum of token embeddings and positions
-  nn::Parameter activation_;        // shared by the feed-forwards; undefined: each has its own, or none
+  nn::Parameter activation_, attention_activation_;  // shared by the layers; undefined: each has its own, or none
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -2,6 +2,7 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/vision/pooling.h"
 
@@ -11,9 +12,9 @@ namespace {
 constexpr int64_t stages = 3;
 
 ResnetSettings checked(ResnetSettings s) {
-  check(s.blocks >= 1 && s.width >= 1, "resnet: blocks ", s.blocks, " and width ", s.width, " must be at least 1");
-  check(s.channels >= 1 && s.classes >= 1, "resnet: channels ", s.channels, " and classes ", s.classes,
-        " must be at least 1; training sets those that are 0 from the data");
+  check_at_least_one("resnet", {{"blocks", s.blocks}, {"width", s.width}});
+  check_size_from_images("resnet", "channels", s.channels);
+  check_size_from_images("resnet", "classes", s.classes);
   return s;
 }
 
@@ -29,7 +30,7 @@ constexpr int64_t window = 9;  // pixels
 class Resnet::Block final : public nn::Module {
  public:
   Block(const ResnetSettings& s, int64_t inputs, int64_t outputs, int64_t stride)
-      : activation_(s.activation),
+      : activation_(nn::Activation(s.activation)),
         first_(convolution_3x3(inputs, outputs, stride,
                                weights_of(s).hidden(window * inputs, window * outputs, stages * s.blocks, 1))),
         second_(
@@ -55,6 +56,7 @@ class Resnet::Block final : public nn::Module {
     v("first_norm", first_norm_);
     v("second", second_);
     v("second_norm", second_norm_);
+    activation_.visit(v);
     v("shortcut", shortcut_);
     v("shortcut_norm", shortcut_norm_);
   }
@@ -66,7 +68,7 @@ class Resnet::Block final : public nn::Module {
     return shortcut_norm_ ? (*shortcut_norm_)(projected, pass) : projected;
   }
 
-  nn::Activation activation_;
+  nn::PointwiseFunction activation_;
   nn::Convolution first_, second_;
   std::unique_ptr<nn::Module> first_norm_, second_norm_, shortcut_norm_;
   std::unique_ptr<nn::Convolution> shortcut_;
@@ -74,7 +76,7 @@ class Resnet::Block final : public nn::Module {
 
 Resnet::Resnet(const ResnetSettings& settings)
     : settings_(checked(settings)),
-      activation_(settings_.activation),
+      activation_(nn::Activation(settings_.activation)),
       first_(convolution_3x3(settings_.channels, settings_.width, 1,
                              weights_of(settings_).other(window * settings_.channels, window * settings_.width))),
       norm_(nn::make_normalization(settings_.normalization, {settings_.width})),
@@ -103,6 +105,7 @@ Tensor Resnet::forward(const Tensor& pixels, nn::ForwardPass& pass) {
 void Resnet::visit(nn::Visitor& v) {
   v("first", first_);
   v("norm", norm_);
+  activation_.visit(v);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
   v("head", head_);
 }

@@ -17,7 +17,7 @@
 #include "engine/settings/spec.h"
 #include "models/image_model.h"
 #include "models/model.h"
-#include "nn/formulas/activation.h"
+#include "nn/formulas/pointwise_function.h"
 #include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
 #include "nn/vision/convolution.h"
@@ -43,7 +43,7 @@ struct ResnetSettings {
       one_of({"projection", "option_b"}));
     v.common("normalization", normalization, "normalization from `orrery list normalization`; after each convolution",
              name_of_family("normalization"));
-    v.common("activation", activation, "activation of every layer, without learned parameters");
+    v.common("activation", activation, "activation of every layer; learned parameters: one set per block");
     v("initialization|initial_std", initialization,
       text(nn::initialization_help, "; the width is that of the first stage"), nn::initialization_names());
   }
@@ -67,7 +67,7 @@ class Resnet final : public ImageModel {
  private:
   class Block;
   ResnetSettings settings_;
-  nn::Activation activation_;
+  nn::PointwiseFunction activation_;
   nn::Convolution first_;
   std::unique_ptr<nn::Module> norm_;
   std::vector<std::unique_ptr<nn::Module>> blocks_;

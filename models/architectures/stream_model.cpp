@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/autograd/hooks.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
@@ -16,9 +17,11 @@ void check_span(const Spec& attention) {
 }
 
 StreamSettings checked(StreamSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.context >= 1 && s.heads >= 1 && s.cache_length >= 1, "stream: layers ",
-        s.layers, ", heads ", s.heads, ", width ", s.width, ", context ", s.context, " and cache_length ",
-        s.cache_length, " must all be at least 1");
+  check_at_least_one("stream", {{"layers", s.layers},
+                                {"heads", s.heads},
+                                {"width", s.width},
+                                {"context", s.context},
+                                {"cache_length", s.cache_length}});
   check(s.vocabulary >= 1, "stream: the vocabulary has ", s.vocabulary, " tokens; at least 1 is needed");
   check_span(s.attention);
   if (s.d_ff == 0) s.d_ff = product_of_sizes("stream: d_ff", {4, s.width});
@@ -46,10 +49,14 @@ StreamModel::StreamModel(const StreamSettings& settings)
   const Spec default_norm = s.norm_place == "post" ? parse_spec("none") : s.normalization,
              last = s.final_normalization.name == "same" ? default_norm : s.final_normalization;
   if (last.name != "none") norm_ = nn::make_normalization(last, {s.width, true, true});
-  BlockOptions options = block_options(s, *position_);
+  BlockOptions options = block_options(s, *position_, attention_activation_);
   set_own_biases(options, s);
   options.context = s.cache_length;
-  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
+  const auto mask = causal_mask("stream: mask", s.mask, s.context + s.cache_length);
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, s.context + s.cache_length, i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   nn::name_paths(*this);
 }
 
@@ -70,6 +77,7 @@ void StreamModel::visit(nn::Visitor& v) {
   v("position", position_);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head", head_);
 }

@@ -36,7 +36,7 @@ struct StreamSettings {
        feed_forward_normalization = parse_spec("same"), final_normalization = parse_spec("same"),
        position = parse_spec("relative"), initialization = parse_spec("adaptive_span"),
        embedding_scale = parse_spec("none");
-  std::string norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
+  std::string mask = "causal", norm_place = "post", attention_bias = "same", feed_forward_bias = "same";
   bool bias = false;
   double dropout = 0;
 
@@ -51,6 +51,7 @@ struct StreamSettings {
     v.common("attention", attention,
              "attention from `orrery list attention`; with a span: 'NAME(span=..., key=value, ...)'",
              name_of_family("attention"));
+    visit_mask(v, *this);
     v.common("feed_forward", feed_forward,
              "feed-forward from `orrery list feed_forward`; none: all-attention, with persistent slots",
              name_of_family("feed_forward"));
@@ -104,6 +105,7 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   LearnableScale embedding_scale_;
   std::unique_ptr<nn::Position> position_;
   nn::Dropout embedding_dropout_;
+  nn::Parameter attention_activation_;  // shared by the attentions; undefined: each has its own, or none
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;  // with norm_place=pre
   nn::Linear head_;

@@ -9,6 +9,7 @@
 #include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
 #include "engine/types/format.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
@@ -193,8 +194,8 @@ class Search {  // of one batch
 
 std::vector<std::vector<int32_t>> translate(TranslationModel& model, std::span<const std::vector<int32_t>> sources,
                                             const SentenceMarks& marks, const SearchSettings& s) {
-  check(s.beam >= 1 && s.batch_size >= 1 && s.max_tokens >= 0, "translate: beam ", s.beam, " and batch_size ",
-        s.batch_size, " must be at least 1, and max_tokens ", s.max_tokens, " at least 0");
+  check_at_least_one("translate", {{"beam", s.beam}, {"batch_size", s.batch_size}});
+  check(s.max_tokens >= 0, "translate: max_tokens is ", s.max_tokens, "; it must be at least 0");
   check(std::isfinite(s.length_penalty), "translate: length_penalty is ", s.length_penalty, "; it must be finite");
   check(marks.vocabulary <= model.vocabulary(), "translate: the tokenizer has ", marks.vocabulary,
         " tokens, but the model has ", model.vocabulary(), "; use the tokenizer that the model was trained with");

@@ -2,16 +2,16 @@
 
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
 
 VitSettings checked(VitSettings s) {
-  check(s.layers >= 1 && s.width >= 1 && s.heads >= 1 && s.patch >= 1, "vit: layers ", s.layers, ", heads ", s.heads,
-        ", width ", s.width, " and patch ", s.patch, " must all be at least 1");
-  check(s.image_size >= 1 && s.channels >= 1 && s.classes >= 1, "vit: image_size ", s.image_size, ", channels ",
-        s.channels, " and classes ", s.classes,
-        " must all be at least 1; training sets those that are 0 from the data");
+  check_at_least_one("vit", {{"layers", s.layers}, {"heads", s.heads}, {"width", s.width}, {"patch", s.patch}});
+  check_size_from_images("vit", "image_size", s.image_size);
+  check_size_from_images("vit", "channels", s.channels);
+  check_size_from_images("vit", "classes", s.classes);
   check(s.image_size % s.patch == 0, "vit: patch ", s.patch, " must divide image_size ", s.image_size,
         "; change one of the two");
   if (s.d_ff == 0) s.d_ff = product_of_sizes("vit: d_ff", {4, s.width});
@@ -49,11 +49,15 @@ Vit::Vit(const VitSettings& settings)
     class_token_ = nn::Parameter(Shape{1, 1, s.width}, nn::constant(0));
     class_token_.decay = false;  // a vector
   }
-  BlockOptions options = block_options(s, *position_);
+  BlockOptions options = block_options(s, *position_, attention_activation_);
   options.causal = false, options.context = tokens();
   options.normalization_bias = s.normalization_bias;
   options.residual_gain = s.residual_gain;
-  for (int64_t i = 0; i < s.layers; ++i) blocks_.push_back(std::make_unique<Block>(options));
+  const auto mask = named_mask(s.mask, tokens());
+  for (int64_t i = 0; i < s.layers; ++i) {
+    options.mask = mask_of_layer(mask, s.mask, tokens(), i);
+    blocks_.push_back(std::make_unique<Block>(options));
+  }
   nn::name_paths(*this);
 }
 
@@ -85,6 +89,7 @@ void Vit::visit(nn::Visitor& v) {
   v("embedding_scale", embedding_scale_.parameter);
   v("embedding_dropout", embedding_dropout_);
   for (size_t i = 0; i < blocks_.size(); ++i) v("blocks." + std::to_string(i), blocks_[i]);
+  v("attention_activation", attention_activation_);
   v("norm", norm_);
   v("head", head_);
 }

@@ -32,7 +32,7 @@ struct VitSettings {
        embedding_scale = parse_spec("none");
   bool bias = true, normalization_bias = true;
   double dropout = 0, head_bias = 0;
-  std::string norm_place = "pre";
+  std::string mask = "full", norm_place = "pre";
   LearnableNumber residual_gain{1};
 
   template <class V>
@@ -47,6 +47,7 @@ struct VitSettings {
     v("pooling", pooling, "input of the head: class_token (a learned token), or mean of all patches",
       one_of({"class_token", "mean"}));
     visit_attention(v, *this);
+    visit_mask(v, *this);
     visit_feed_forward_and_normalization(v, *this);
     visit_own_normalizations(v, *this);
     visit_final_normalization(v, *this);
@@ -94,6 +95,7 @@ class Vit final : public ImageModel, public HeadedModel {
   std::unique_ptr<nn::Position> position_;
   LearnableScale embedding_scale_;  // scales the sum of patches, class token and positions
   nn::Dropout embedding_dropout_;
+  nn::Parameter attention_activation_;  // shared by the attentions; undefined: each has its own, or none
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<nn::Module> norm_;
   nn::Linear head_;

@@ -23,6 +23,7 @@
 #include "nn/formulas/activation.h"
 #include "nn/layers/layer.h"
 #include "nn/losses/base/loss.h"
+#include "nn/masks/base/mask.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/optimizers/base/optimizer.h"
 #include "nn/positions/base/position.h"
@@ -74,7 +75,7 @@ Pairs properties_of(const nn::ActivationInfo& info, const std::function<double(d
 }
 
 CatalogueEntry activation(const std::string& name) {
-  const nn::Activation f = nn::Activation::any(name);
+  const nn::Activation f(name);
   const nn::ActivationInfo& info = f.info();
   CatalogueEntry entry{std::string(info.name), {}, std::string(info.formula), std::string(info.source), {}, {}};
   for (const std::string_view alias : info.aliases) entry.aliases.emplace_back(alias);
@@ -207,6 +208,10 @@ const std::vector<FamilyForm>& forms() {
        "Normalizations over the channels of each token, unless the formula states otherwise.",
        [](Name n) { return registered(nn::normalizations(), n); }},
       {"position", "Positions", "Position encodings.", [](Name n) { return registered(nn::positions(), n); }},
+      {"mask", "Masks",
+       "Which keys j a query i attends to, by their positions in the sequence; `and`, `or` and parentheses join masks "
+       "in the setting `mask`.  Lengths, documents and spans narrow each further.",
+       [](Name n) { return registered(nn::masks(), n); }},
       {"layer", "Other layers", "Modules that model classes use directly, without a setting.",
        [](Name n) { return registered(nn::layers(), n); }},
       {"loss", "Losses", "z are the logits.", [](Name n) { return registered(nn::losses(), n); }},

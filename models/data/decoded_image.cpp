@@ -101,7 +101,8 @@ class PixelCheck {
       stream_.next_out = lines.data(), stream_.avail_out = slack;
       const int code = inflate(&stream_, Z_NO_FLUSH);
       check(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, name_,
-            ": cannot be decoded: its packed pixels are damaged: ", stream_.msg ? stream_.msg : "invalid data");
+            ": cannot be decoded: its packed pixels are damaged: ", stream_.msg ? stream_.msg : "invalid data",
+            "; copy or download the file again");
       ended_ = code == Z_STREAM_END;
       const uint64_t got = slack - stream_.avail_out;
       check(got <= left_, name_, ": cannot be decoded: it has more bytes than its pixels need; save it again");
@@ -151,11 +152,12 @@ void check_png(std::string_view bytes, std::string_view name) {
   for (size_t at = png_signature.size(); at + 8 <= bytes.size();) {
     const uint64_t length = number_at(bytes, at), left = bytes.size() - at - 8;
     check(length <= left, name, ": cannot be decoded: the size of a chunk is ", length, " bytes, but ", left,
-          " are left");
+          " are left; give a complete PNG file");
     const std::string_view kind = bytes.substr(at + 4, 4), content = bytes.substr(at + 8, length);
-    check(length + 4 <= left, name, ": cannot be decoded: it ends within a chunk");
+    check(length + 4 <= left, name, ": cannot be decoded: it ends within a chunk; give a complete PNG file");
     check(crc_of(bytes.substr(at + 4, length + 4)) == number_at(bytes, at + 8 + length), name,
-          ": cannot be decoded: the CRC-32 of its chunk at byte ", at, " does not match; the file is damaged");
+          ": cannot be decoded: the CRC-32 of its chunk at byte ", at,
+          " does not match; copy or download the file again");
     without_sum |= kind == "CgBI";  // Apple's variant
     if (kind == "IHDR" && !pixels && length == header_size) {
       const uint32_t width = number_at(content, 0), height = number_at(content, 4);
@@ -176,7 +178,7 @@ void check_png(std::string_view bytes, std::string_view name) {
 
 [[noreturn]] void cannot_decode(std::string_view name) {
   const char* const reason = stbi_failure_reason();
-  fail(name, ": cannot be decoded: ", reason && *reason ? reason : "it ends too early");
+  fail(name, ": cannot be decoded: ", reason && *reason ? reason : "it ends too early", "; save it again");
 }
 
 // Checks that pixels are within the palette, because the decoder reads beyond it. Decodes the
@@ -222,7 +224,7 @@ void check_huffman_tables(std::string_view bytes, std::string_view name) {
       size_t symbols = 0;
       for (size_t length = 1; length <= 16; ++length) symbols += byte(at + length);
       check(symbols <= 256, name, ": cannot be decoded: a Huffman table has ", symbols,
-            " symbols; at most 256 are valid");
+            " symbols; at most 256 are valid; save it again");
       at += 17 + symbols;
     }
   };

@@ -74,6 +74,23 @@ Images chosen(const Images& from, const std::vector<int64_t>& which) {
   return some;
 }
 
+// Returns gray images as red, green and blue, or the other way.
+Images with_channels(Images images, int64_t channels) {
+  if (images.channels == channels) return images;
+  Images converted{images.height, images.width, channels, {}, std::move(images.labels)};
+  const size_t count = images.pixels.size() / static_cast<size_t>(images.channels);
+  check_memory("images: converting channels", static_cast<double>(count) * static_cast<double>(channels), fewer_images);
+  converted.pixels.reserve(count * static_cast<size_t>(channels));
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t* const x = &images.pixels[i * static_cast<size_t>(images.channels)];
+    if (channels == 3)
+      converted.pixels.insert(converted.pixels.end(), 3, *x);
+    else
+      converted.pixels.push_back(static_cast<uint8_t>((77 * x[0] + 150 * x[1] + 29 * x[2]) >> 8));
+  }
+  return converted;
+}
+
 // Returns the number of validation images of a class.
 int64_t held_out_count(int64_t count, double fraction) {
   return static_cast<int64_t>(static_cast<double>(count) * fraction);
@@ -205,6 +222,11 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
   fail("images: ", folder, ": unknown layout; known layouts: ", join(known, "; "));
 }
 
+std::optional<std::string> class_number(std::string_view name) {
+  const std::optional<Number> number = number_in(name);
+  return number ? std::optional(number->second) : std::nullopt;
+}
+
 bool are_numbers(const std::vector<std::string>& classes) {
   std::set<Number> seen;
   return std::all_of(classes.begin(), classes.end(), [&](const std::string& name) {
@@ -307,6 +329,7 @@ std::vector<std::string> restore_classes(const std::string& json) {
 }
 
 Images resized(Images images, const ImageOptions& options, std::string_view name) {
+  if (options.convert_channels && options.channels > 0) images = with_channels(std::move(images), options.channels);
   check(options.channels == 0 || images.channels == options.channels, "images: ", name, " has ", images.channels,
         images.channels == 1 ? " channel" : " channels", ", but the model has channels=", options.channels,
         "; train a model with --channels=", images.channels, " or without --channels");

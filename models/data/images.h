@@ -34,6 +34,7 @@ struct Images {  // all of one size
 struct ImageOptions {
   int64_t size = 0;                  // height and width after resizing; 0: unchanged
   int64_t channels = 0;              // 1 or 3; 0: those of the data
+  bool convert_channels = false;     // of IDX and CIFAR files too; else other channels than these are an error
   double validation_fraction = 0.1;  // of each class, at its end, if the data has no validation split
   bool skip_broken = false;          // leave out images that cannot be decoded
   enum class Splits {
@@ -84,6 +85,7 @@ void check_sizes(const ImageSet& set, const std::string& folder);
 ImageSet read_images(const std::string& folder, const ImageOptions& options);
 
 // Names that are numbers, of any length: 7, 007 and LABEL_7 are all 7.
+std::optional<std::string> class_number(std::string_view name);  // its digits, without leading zeros
 bool are_numbers(const std::vector<std::string>& classes);  // all are, and all differ
 // Sorts classes into the order of labels: by number if all are numbers, else by name.
 void sort_classes(std::vector<std::string>& classes);
@@ -118,7 +120,8 @@ std::string listed(const std::vector<std::string>& classes);  // the first ones,
 std::string save_classes(const std::vector<std::string>& classes);
 std::vector<std::string> restore_classes(const std::string& json);
 
-// Resizes images of IDX and CIFAR files to options.size; throws Error if the channels differ.
+// Resizes images of IDX and CIFAR files to options.size; throws Error if the channels differ,
+// unless options.convert_channels is set. Gray = (77 red + 150 green + 29 blue) / 256, as decoded.
 Images resized(Images images, const ImageOptions& options, std::string_view name);
 
 }  // namespace orrery::models

@@ -1,6 +1,7 @@
 #include "models/data/prepared.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,8 +14,9 @@
 #include "engine/types/check.h"
 #include "engine/types/usage_error.h"
 #include "models/data/characters.h"
-#include "models/data/data_format.h"
 #include "models/data/text_files.h"
+#include "models/data/text_format.h"
+#include "models/data/token_fingerprint.h"
 #include "models/formats/gzip.h"
 #include "models/formats/json.h"
 #include "models/settings/settings_file.h"
@@ -71,35 +73,38 @@ std::optional<TextPart> described_text(const SortedJson& description, const char
                   .all = made_of["tokens"].get<int64_t>()};
 }
 
-// Hashes the uncompressed bytes of a file and checks them against its description, if there is one.
-Fingerprint add_file(Sha256& all, PreparedTokens& prepared, const std::string& file, const std::string& path,
-                     const SortedJson& description, const char* name) {
-  const bool packed = file.ends_with(".gz"), described = !description.is_null();
-  const auto check_described = [&](bool holds) {
-    check(holds, "tokens: ", path, name, " does not match ", path, description_name, "; prepare the text again");
+constexpr const char* sample_key = "sample_sha256";  // a hash as models/data/token_fingerprint.h makes it
+
+// Returns true if the description has the hash of a file's tokens. `unlisted`: the result where the
+// hash is of a sample, which earlier versions did not write.
+bool describes_hash(const SortedJson& description, const char* name, const Fingerprint& file, bool sample,
+                    bool unlisted) {
+  const auto entry = description["files"].find(name + 1);
+  const bool listed = entry != description["files"].end() && entry->is_object() && entry->contains(sample_key);
+  if (sample && !listed) return unlisted;
+  return describes(description, name, sample ? sample_key : "sha256", file.sha256);
+}
+
+// Hashes the uncompressed bytes of the files, named `names`, and checks them against their
+// description, if there is one.
+TokenFileFingerprints hash_files(std::span<const std::string> files, std::span<const char* const> names,
+                                 const std::string& path, const SortedJson& description) {
+  const bool described = !description.is_null();
+  const auto check_described = [&](size_t i, bool holds) {
+    check(holds, "tokens: ", path, names[i], " does not match ", path, description_name, "; prepare the text again");
   };
-  if (described && !packed) check_described(describes(description, name, "bytes", FileReader(file).size()));
-  const std::optional<uint64_t> max_bytes = described_number(description, name, "bytes");
-  Sha256 one;
-  uint64_t bytes = 0;
-  std::vector<std::byte> chunk(TextFiles::chunk_size);
-  const auto read = [&](auto reader) {
-    while (const size_t got = reader.read_up_to(chunk)) {
-      one.add(std::span(chunk).first(got));
-      all.add(std::span(chunk).first(got));
-      bytes += got;
-      if (max_bytes) check_described(bytes <= *max_bytes);
-    }
-  };
-  if (packed)
-    read(DataReader(file));
-  else
-    read(FileReader(file));  // not DataReader: the first token may look like a gzip header
-  prepared.fingerprint.bytes += bytes;
-  Fingerprint own{bytes, one.digits()};
-  if (described)
-    check_described(describes(description, name, "bytes", bytes) && describes(description, name, "sha256", own.sha256));
-  return own;
+  for (size_t i = 0; described && i < files.size(); ++i)
+    if (!is_named_packed(files[i]))
+      check_described(i, describes(description, names[i], "bytes", FileReader(files[i]).size()));
+  TokenFileFingerprints found = fingerprints_of_token_files(files, [&](size_t i, uint64_t bytes) {
+    const std::optional<uint64_t> max_bytes = described_number(description, names[i], "bytes");
+    if (max_bytes) check_described(i, bytes <= *max_bytes);
+  });
+  for (size_t i = 0; described && i < files.size(); ++i)
+    check_described(i, describes(description, names[i], "bytes", found.files[i].bytes) &&
+                           describes_hash(description, names[i], found.files[i],
+                                          found.is_sample && found.files[i].bytes > max_hashed_whole, true));
+  return found;
 }
 
 // Returns the name by which tokens.json next to a file of tokens lists it; null if it does not.
@@ -119,11 +124,6 @@ std::string target_of_link(const std::string& path) {
   std::error_code none;
   return std::filesystem::is_symlink(path, none) ? std::filesystem::canonical(path, none).string() : "";
 }
-
-REGISTER_DATA_FORMAT(prepared, {"prepared",
-                                "output of `orrery prepare`: train.bin, val.bin, and tokens.json with the tokenizer "
-                                "and the size and hash of each file",
-                                "text"});
 
 }  // namespace
 
@@ -145,7 +145,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path) {
 }
 
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer) {
-  const auto own = tokenizer.name() == "token_ids" ? nullptr : tokenizer_of_prepared(path);
+  const auto own = tokenizer.name() == "token_ids" ? nullptr : tokenizer_of_tokens(path);
   if (own && !is_same_tokenizer(*own, tokenizer))
     fail("tokens: ", path, " was prepared with another tokenizer (", own->name(), ", ", own->size(),
          " tokens) than the model's (", tokenizer.name(), ", ", tokenizer.size(),
@@ -164,18 +164,20 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
         " lists it; prepare the text again");
   const auto read_tokens = [&] {
     const auto read = [&](const std::string& file, const char* name) {
-      return TokenSequence::from_file(file, vocabulary)
+      return TokenSequence::from_file(file, vocabulary, FileReader(file).size() > max_hashed_whole)
           .with_characters_recorded(described_number(description, name, characters_key));
     };
     prepared.train = read(train, train_name);
     if (!validation.empty()) prepared.validation = read(validation, validation_name);
   };
   if (!described) read_tokens();  // a wrong header or number is found before hashing
-  Sha256 all;
-  const Fingerprint of_train = add_file(all, prepared, train, path, description, train_name);
-  Fingerprint of_validation;
-  if (!validation.empty()) of_validation = add_file(all, prepared, validation, path, description, validation_name);
-  prepared.fingerprint.sha256 = all.digits();
+  std::vector<std::string> files = {train};
+  if (!validation.empty()) files.push_back(validation);
+  constexpr std::array names = {train_name, validation_name};
+  const TokenFileFingerprints found = hash_files(files, names, path, description);
+  prepared.fingerprint = found.all;
+  if (found.is_sample) prepared.notes.push_back(note_about_sample(path, found.all.bytes));
+  const Fingerprint& of_train = found.files[0];
   if (described) read_tokens();  // bytes that differ from the description are found before they are read as tokens
   const auto add_components = [&](const Fingerprint& print, int64_t begin, int64_t size, std::optional<TextPart> text) {
     if (print != prepared.fingerprint) prepared.parts.push_back({print, begin, begin + size, 0, size});
@@ -187,14 +189,14 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary) {
   if (folder) {
     add_components(of_train, 0, trained, described_text(description, train_name));
     if (!validation.empty())
-      add_components(of_validation, trained, prepared.validation.size(), described_text(description, validation_name));
+      add_components(found.files[1], trained, prepared.validation.size(), described_text(description, validation_name));
     return prepared;
   }
   const bool by_link = found_file(folder_of(path), description_name).empty();
   const std::string target = by_link ? target_of_link(path) : "", file = target.empty() ? path : target;
   if (const char* const listed = listed_name(file, folder_of(file))) {
     const SortedJson beside = read_description(folder_of(file));
-    if (describes(beside, listed, "sha256", of_train.sha256))
+    if (describes_hash(beside, listed, of_train, found.is_sample, false))
       add_components(of_train, 0, trained, described_text(beside, listed));
   }
   return prepared;
@@ -222,8 +224,9 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   for (const char* name : {train_name, validation_name, description_name})
     check(!file_exists(p.out + name), "prepare: ", p.out, name, " already exists; remove it, or choose another --out");
   const bool own = !p.validation_input.empty();
-  const TextFiles input(p.input), held_out(own ? p.validation_input : p.input);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, p.input, [&](double fraction) {
+  const TextSource source(p.input, p.text_field);
+  const TextFiles input(source), held_out(own ? TextSource(p.validation_input, p.text_field) : source);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(p.tokenizer, source, [&](double fraction) {
     if (progress) progress("learned", fraction);
   });
   const auto bytes = static_cast<double>(input.bytes() + (own ? held_out.bytes() : 0));
@@ -256,12 +259,13 @@ Prepared prepare(const Preparation& p, const std::function<void(const std::strin
   const Fingerprint of_input = input.fingerprints().text;
   const auto describe = [&](const char* name, const TokenSequence& tokens, const Fingerprint& made_of, int64_t begin,
                             int64_t all) {
-    const Fingerprint of = fingerprint_of_token_file(tokens, vocabulary);
+    const TokenFileHashes of = hashes_of_token_file(tokens, vocabulary);
     files[name + 1] = {
-        {"bytes", of.bytes},
-        {"sha256", of.sha256},
+        {"bytes", of.whole.bytes},
+        {"sha256", of.whole.sha256},
         {"tokens", tokens.size()},
         {"text", {{"bytes", made_of.bytes}, {"sha256", made_of.sha256}, {"begin", begin}, {"tokens", all}}}};
+    if (of.sample != of.whole) files[name + 1][sample_key] = of.sample.sha256;
     if (tokens.has_characters())
       if (const auto count = characters_of_targets(*tokenizer, tokens)) files[name + 1][characters_key] = *count;
   };

@@ -25,6 +25,7 @@ struct PreparedTokens {
   TokenSequence train, validation;  // validation: empty if the files have none
   Fingerprint fingerprint;          // of the concatenated files
   std::vector<TextPart> parts;      // of both, in this order: their files, and the texts they were made of
+  std::vector<std::string> notes = {};  // sentences about how they are read
 };
 
 bool is_prepared(const std::string& path);  // a folder with train.bin, or a file named .bin; .gz too
@@ -33,13 +34,14 @@ PreparedTokens read_prepared(const std::string& path, int64_t vocabulary);
 // Returns the tokenizer in the tokens.json of a prepared folder, or next to a file that it lists;
 // null without tokens.json. Where there is none, a file that is a link may lead to one.
 std::unique_ptr<Tokenizer> tokenizer_of_prepared(const std::string& path);
-// Throws Error if tokenizer_of_prepared is another tokenizer. "token_ids", which imported models
+// Throws Error if tokenizer_of_tokens is another tokenizer. "token_ids", which imported models
 // without a tokenizer have, is accepted with any.
 void check_tokenizer_of_prepared(const std::string& path, const Tokenizer& tokenizer);
 
 struct Preparation {
   std::string input = {}, validation_input = {}, out = {}, tokenizer = "byte";
   double validation_fraction = 0.1;  // of the tokens, at their end; unused with validation_input
+  std::string text_field = "text";   // TextSource::field
 };
 struct Prepared {
   int64_t train, validation;  // tokens

@@ -8,77 +8,9 @@
 
 #include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
-#include "engine/types/format.h"
-#include "models/data/data_format.h"
-#include "models/data/lines.h"
 
 namespace orrery::models {
 namespace {
-
-constexpr const char* fewer_pairs = "use fewer pairs";
-
-void each_line_of_pairs(const std::string& path, const TakeLine& take) {
-  bool any = false;
-  each_kept_line(path, "pairs: " + path, fewer_pairs, [&](std::string_view line) {
-    any = true;
-    take(line);
-  });
-  check(any, "pairs: ", path, " is empty; give a file with sentences");
-}
-
-std::string column_of(std::string_view line, int64_t column, const std::string& path, size_t number) {
-  size_t begin = 0;
-  for (int64_t i = 1; i < column; ++i) {
-    const size_t tab = line.find('\t', begin);
-    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", pluralize(i, "column"), ", but column ",
-          column,
-          " is required; separate columns by tabs (for two files of lines give --translations=FILE, "
-          "for validation --validation_translations=FILE)");
-    begin = tab + 1;
-  }
-  return std::string(line.substr(begin, line.find('\t', begin) - begin));
-}
-
-std::vector<TextPair> read_columns(const PairFiles& files) {
-  std::vector<TextPair> pairs;
-  std::string document;
-  const std::string what = "pairs: " + files.source;
-  size_t number = 0;
-  int64_t its_lines = 0;  // of the current pair
-  each_line_of_pairs(files.source, [&](std::string_view line) {
-    ++number;
-    const auto column = [&](int64_t which) { return column_of(line, which, files.source, number); };
-    std::string source = column(files.source_column), target = column(files.target_column);
-    std::string its_document = files.document_column ? column(files.document_column) : "";
-    const bool full = files.document_lines && its_lines == files.document_lines;
-    if (files.document_column && number > 1 && its_document == document && !full) {
-      pairs.back().first += " " + source;
-      pairs.back().second += " " + target;
-      ++its_lines;
-    } else {
-      add_checked(pairs, {std::move(source), std::move(target)}, what, fewer_pairs);
-      its_lines = 1;
-    }
-    document = std::move(its_document);
-  });
-  return pairs;
-}
-
-// Reads two files, line by line.
-std::vector<TextPair> read_aligned(const PairFiles& files) {
-  std::vector<TextPair> pairs;
-  const std::string what = "pairs: " + files.source;
-  each_line_of_pairs(files.source, [&](std::string_view line) {
-    add_checked(pairs, {std::string(line), {}}, what, fewer_pairs);
-  });
-  size_t targets = 0;
-  each_line_of_pairs(files.target, [&](std::string_view line) {
-    if (targets++ < pairs.size()) pairs[targets - 1].second = line;
-  });
-  check(pairs.size() == targets, "pairs: number of lines in ", files.source, " is ", pairs.size(), ", but in ",
-        files.target, " it is ", targets, "; each line of one must be the translation of the same line of the other");
-  return pairs;
-}
 
 // Calls f for all sources, then for all targets.
 template <class F>
@@ -93,30 +25,7 @@ bool breaks_line(const Tokenizer& tokenizer, int32_t token) {
 
 int64_t length(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
-REGISTER_DATA_FORMAT(aligned_files, {"aligned_files",
-                                     "sentences, one per line, and a file with the translation of each "
-                                     "line: --data=FILE --translations=FILE",
-                                     "pairs"});
-REGISTER_DATA_FORMAT(columns,
-                     {"columns",
-                      "a file of tab-separated columns, --source_column and --target_column; consecutive lines with "
-                      "equal --document_column are joined, at most --document_lines per pair",
-                      "pairs"});
-
 }  // namespace
-
-std::vector<TextPair> read_pairs(const PairFiles& files) {
-  check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines=", files.document_lines,
-        " requires documents; give their column with --document_column");
-  if (files.target.empty()) return read_columns(files);
-  check(files.document_column == 0, "pairs: documents require a file of columns, but ", files.source, " and ",
-        files.target, " are files of lines; leave out --document_column");
-  const PairFiles defaults;
-  check(files.source_column == defaults.source_column && files.target_column == defaults.target_column,
-        "pairs: source_column=", files.source_column, " and target_column=", files.target_column,
-        " require a file of columns, but ", files.source, " and ", files.target, " are files of lines; leave them out");
-  return read_aligned(files);
-}
 
 std::string text_of(std::span<const TextPair> pairs) {
   size_t bytes = 0;

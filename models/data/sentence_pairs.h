@@ -15,25 +15,11 @@
 #include "engine/math/random.h"
 #include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
+#include "models/data/pair_format.h"
 #include "models/data/tokenizer.h"
 
 namespace orrery::models {
 
-using TextPair = std::pair<std::string, std::string>;  // source and target
-
-// Files of pairs: two files, line by line, or one file of tab-separated columns.
-struct PairFiles {
-  std::string source, target = {};               // target empty: source is a file of columns
-  int64_t source_column = 1, target_column = 2;  // from 1
-  // Consecutive lines with equal text in this column are one document, joined by spaces; 0: each
-  // line is a pair.
-  int64_t document_column = 0;
-  int64_t document_lines = 0;  // maximum per pair; the next lines form another pair; 0: no limit
-};
-
-// Throws Error if a file cannot be read or is empty, the numbers of lines differ, a line lacks a
-// column, or document_lines is set without document_column.
-std::vector<TextPair> read_pairs(const PairFiles& files);
 Fingerprint fingerprint_of(std::span<const TextPair> pairs);  // of their texts, in order
 std::string text_of(std::span<const TextPair> pairs);  // all sources, then all targets, a line each
 

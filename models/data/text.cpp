@@ -11,6 +11,7 @@
 #include "engine/types/format.h"
 #include "models/data/prepared.h"
 #include "models/data/text_files.h"
+#include "models/settings/at_least_one.h"
 
 namespace orrery::models {
 namespace {
@@ -93,23 +94,24 @@ TokenSequence encode_all(const TextFiles& files, const Tokenizer& tokenizer,
 
 }  // namespace
 
-void check_text_fits(const std::string& path, const std::string& tokenizer) {
+void check_text_fits(const TextSource& source, const std::string& tokenizer) {
   constexpr double packing = 0.99;  // gzip slightly enlarges data that it cannot compress
-  check_memory("text: " + path, packing * sizeof(int32_t) * min_token_count(tokenizer, TextFiles(path).bytes()),
+  const uint64_t bytes = TextFiles(source).min_text_bytes();
+  check_memory("text: " + source.path, packing * sizeof(int32_t) * min_token_count(tokenizer, bytes),
                shorter_text);
 }
 
-Text::Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction) : path_(path) {
+Text::Text(const TextSource& source, const Tokenizer& tokenizer, double validation_fraction) : path_(source.path) {
   check_validation_fraction(validation_fraction);
-  if (is_prepared(path)) {
-    check_tokenizer_of_prepared(path, tokenizer);
-    PreparedTokens prepared = read_prepared(path, tokenizer.size());
+  if (const TextFormat* const format = token_format_of(TextPath(source))) {
+    check_tokenizer_of_prepared(path_, tokenizer);
+    PreparedTokens prepared = format->read_tokens(path_, tokenizer.size());
     fingerprint_ = std::move(prepared.fingerprint);
     train_ = std::move(prepared.train), validation_ = std::move(prepared.validation);
-    parts_ = std::move(prepared.parts);
+    parts_ = std::move(prepared.parts), notes_ = std::move(prepared.notes);
   } else {
-    check_text_fits(path, tokenizer.name());
-    const TextFiles files(path);
+    check_text_fits(source, tokenizer.name());
+    const TextFiles files(source);
     notes_ = files.notes();
     const TextFiles::Fingerprints fingerprints = files.fingerprints();
     fingerprint_ = fingerprints.text, division_ = fingerprints.division;
@@ -127,7 +129,7 @@ int64_t Text::training_tokens(double validation_fraction) const {
 }
 
 void Text::check_context(int64_t context) const {
-  check(context >= 1, "text: context is ", context, "; it must be at least 1");
+  check_at_least_one("text", {{"context", context}});
   check(train_.size() > context, "text: ", path_, " has too few tokens for training (", train_.size(),
         "); context=", context, " needs at least ", static_cast<uint64_t>(context) + 1,
         "; use a longer text or a shorter context");
@@ -137,8 +139,7 @@ void Text::check_context(int64_t context) const {
 
 TextBatches::TextBatches(TokenSequence tokens, int64_t batch, int64_t context, uint64_t seed)
     : tokens_(std::move(tokens)), batch_(batch), context_(context), rng_(RandomKey{seed, 0}.derive("text")) {
-  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
-        "; both must be at least 1");
+  check_at_least_one("text", {{"batch_size", batch}, {"context", context}});
   check(tokens_.size() > context, "text: too few tokens (", tokens_.size(), "); context=", context, " needs at least ",
         static_cast<uint64_t>(context) + 1, "; use a longer text or a shorter context");
   static_cast<void>(product_of_sizes("text: batch_size x context", {batch, context}));
@@ -165,6 +166,12 @@ Tensor separate_documents(Batch& batch, int32_t end) {
   return ids;
 }
 
+void leave_out_first_targets(Batch& batch, int64_t count) {
+  const int64_t length = batch.inputs.size(1);
+  for (int64_t row = 0; row < batch.inputs.size(0); ++row)
+    std::fill_n(batch.targets.mutable_data<int32_t>() + row * length, std::min(count, length), -1);
+}
+
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what) {
   constexpr int64_t tokens_at_once = 1 << 16;
   std::vector<int32_t> some;
@@ -180,8 +187,7 @@ void check_documents(const TokenSequence& tokens, int32_t end, const std::string
 
 void each_window(const TokenSequence& tokens, int64_t context, int64_t batch,
                  const std::function<bool(const Batch&)>& take) {
-  check(batch >= 1 && context >= 1, "text: batch_size is ", batch, " and context is ", context,
-        "; both must be at least 1");
+  check_at_least_one("text", {{"batch_size", batch}, {"context", context}});
   check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
         "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1;

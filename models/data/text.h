@@ -22,11 +22,11 @@ struct Batch {
 
 class Text {
  public:
-  // Reads a file or folder of text, or of tokens (models/data/prepared.h). The last
+  // Reads a file or folder of any format (models/data/text_format.h). The last
   // `validation_fraction`, in [0, 1), is for validation, unless the data has a validation split.
   // Throws Error on unreadable or empty data, an invalid fraction, text the tokenizer rejects, or
   // tokens that another tokenizer made.
-  Text(const std::string& path, const Tokenizer& tokenizer, double validation_fraction = 0.1);
+  Text(const TextSource& source, const Tokenizer& tokenizer, double validation_fraction = 0.1);
   const TokenSequence& train() const { return train_; }
   const TokenSequence& validation() const { return validation_; }
   // Returns how many of the first tokens would be for training with this validation_fraction.
@@ -37,7 +37,7 @@ class Text {
   const std::vector<TextPart>& parts() const { return parts_; }
   // Returns the fingerprint of where the text splits into files; empty for one file, or for tokens.
   const Fingerprint& division() const { return division_; }
-  const std::vector<std::string>& notes() const { return notes_; }  // about files that are left out
+  const std::vector<std::string>& notes() const { return notes_; }  // about how files are read
   // Throws Error, with the numbers, if training has fewer than `context` + 1 tokens, or if a
   // validation split has only one token.
   void check_context(int64_t context) const;
@@ -53,7 +53,7 @@ class Text {
 
 // Throws Error if memory cannot hold the fewest tokens that `tokenizer`, a value of --tokenizer,
 // can make of the text. Reads only the sizes of files.
-void check_text_fits(const std::string& path, const std::string& tokenizer);
+void check_text_fits(const TextSource& source, const std::string& tokenizer);
 
 class TextBatches {  // random crops, which depend only on (seed, step, micro-batch), so a resumed run is identical
  public:
@@ -69,6 +69,9 @@ class TextBatches {  // random crops, which depend only on (seed, step, micro-ba
 // Sets the target of each token `end`, which would be the next document's first token, to -1, which
 // losses ignore. Returns the index of each token's document in its row, (B, T) i32, from 0.
 Tensor separate_documents(Batch& batch, int32_t end);
+
+// Sets the first `count` targets of each row to -1.
+void leave_out_first_targets(Batch& batch, int64_t count);
 
 // Throws Error if every document is a single token. The message names the text as `what`.
 void check_documents(const TokenSequence& tokens, int32_t end, const std::string& what);

@@ -2,25 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <span>
 
 #include "engine/system/files.h"
-#include "engine/system/folders.h"
 #include "engine/system/machine_memory.h"
-#include "engine/types/ascii.h"
 #include "engine/types/check.h"
-#include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {
-
-REGISTER_DATA_FORMAT(text, {"text",
-                            "a UTF-8 file, or a folder whose files, including those in subfolders, are documents "
-                            "in the order of their names; .gz too",
-                            "text"});
 
 // Returns the file, or the file that a link leads to, if it is named like token files, else "".
 std::string file_of_tokens(const std::string& file) {
@@ -30,16 +21,6 @@ std::string file_of_tokens(const std::string& file) {
   return "";
 }
 
-// Returns the ending of a file in a folder that is not read as text; else "".
-std::string ending_of_other_files(const std::string& file) {
-  static constexpr std::string_view endings[] = {"~",     ".bak",  ".png", ".jpg", ".jpeg", ".gif",    ".bmp",
-                                                 ".tif",  ".tiff", ".webp", ".ico", ".tgz",  ".tar.gz", ".bz2",
-                                                 ".xz",   ".zst",  ".lz4",  ".7z",  ".zip",  ".rar"};
-  const std::string name = lower_case(file);
-  const auto found = std::ranges::find_if(endings, [&](std::string_view ending) { return name.ends_with(ending); });
-  return found == std::end(endings) ? "" : std::string(*found);
-}
-
 }  // namespace
 
 void check_is_text(const std::string& file) {
@@ -47,29 +28,28 @@ void check_is_text(const std::string& file) {
   check(tokens.empty(), "text: ", tokens, " is named like a file of tokens, not of text; give a file of text");
 }
 
-TextFiles::TextFiles(const std::string& path) : path_(path) {
-  const bool folder = folder_exists(path);
-  for (const std::string& file : folder ? files_below(path) : std::vector<std::string>{path})
-    if (const std::string ending = folder ? ending_of_other_files(file) : ""; !ending.empty())
-      left_out_.add(ending, file);
-    else
-      files_.push_back(file);
-  check(!files_.empty(), "text: ", path, " is a folder without ", left_out_.empty() ? "" : "text ",
-        "files; give a text file or a folder of them");
-  for (const std::string& file : files_) {
+TextFiles::TextFiles(const TextSource& source) : source_(source) {
+  const std::string& path = source_.path();
+  const bool folder = source_.is_folder();
+  check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
+        "files; give a text file or a folder of them; known formats:", listed_text_formats());
+  for (const std::string& file : files()) {
     const std::string tokens = file_of_tokens(file);
     check(tokens.empty(), "text: ", tokens,
           " is named like a file of tokens, not of text; give it alone, --data=", tokens,
           folder ? ", or remove it from the folder" : "");
   }
-  for (const std::string& file : files_) bytes_ += FileReader(file).size();
+  for (const std::string& file : files()) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
+  check(source.field.empty() || source.field == TextSource("").field || has_many_documents(), "text: --text_field=",
+        source.field, " has no effect: no file of ", path, " has fields or columns; leave it out");
 }
 
 std::vector<std::string> TextFiles::notes() const {
-  if (left_out_.empty()) return {};
-  return {text(left_out_.print(path_, "is", "are"), " left out, and ", files_.size(),
-               files_.size() == 1 ? " is" : " are",
+  const FileCount& left_out = source_.left_out();
+  if (left_out.empty()) return {};
+  return {text(left_out.print(path(), "is", "are"), " left out, and ", files().size(),
+               files().size() == 1 ? " is" : " are",
                " read; backups, images and files compressed by another program than gzip are not read as text")};
 }
 
@@ -97,36 +77,58 @@ void TextFiles::each_chunk(const std::string& name, const Read& read, size_t roo
   }
 }
 
+void TextFiles::each_chunk_of(std::string_view text, const Take& take) {
+  for (uint64_t before = 0; !text.empty();) {
+    const size_t size = text.size() <= chunk_size ? text.size() : end_of_characters(text.substr(0, chunk_size));
+    take(text.substr(0, size), before);
+    before += size, text.remove_prefix(size);
+  }
+}
+
 TextFiles::Fingerprints TextFiles::fingerprints() const {
   Fingerprints all;
   Sha256 text, ends;
-  const bool several = files_.size() > 1;
-  for (const std::string& file : files_) {
+  uint64_t documents = 0;
+  const bool several = files().size() > 1;
+  for (const std::string& file : files()) {
     Sha256 own;
     const uint64_t before = all.text.bytes;
-    each_chunk(file, [&](std::string_view chunk, uint64_t) {
-      text.add(std::as_bytes(std::span(chunk)));
-      if (several) own.add(std::as_bytes(std::span(chunk)));
-      all.text.bytes += chunk.size();
-    });
+    each_document(file, {.text =
+                             [&](std::string_view chunk, uint64_t) {
+                               text.add(std::as_bytes(std::span(chunk)));
+                               if (several) own.add(std::as_bytes(std::span(chunk)));
+                               all.text.bytes += chunk.size();
+                             },
+                         .end =
+                             [&] {
+                               ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
+                               ++documents;
+                             },
+                         .read = [](uint64_t) {}});
     if (several) all.files.push_back({all.text.bytes - before, own.digits()});
-    ends.add(std::as_bytes(std::span(&all.text.bytes, 1)));
   }
   all.text.sha256 = text.digits();
-  if (several) all.division = {files_.size(), ends.digits()};
+  if (has_many_documents()) ends.add(std::as_bytes(std::span("\n")));  // a line break may follow each
+  if (several || has_many_documents()) all.division = {documents, ends.digits()};
   return all;
 }
 
 TextChunks::TextChunks(const TextFiles& files) {
   each_ = [&files](const TextFiles::Take& take) {
     for (const std::string& file : files.files())
-      TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t before) {
-        try {
-          take(chunk, before);
-        } catch (const Error& error) {
-          fail("text: ", file, ": ", error.what());
-        }
-      });
+      files.each_document(file, {.text =
+                                     [&](std::string_view chunk, uint64_t before) {
+                                       try {
+                                         take(chunk, before);
+                                       } catch (const Error& error) {
+                                         fail("text: ", file, ": ", error.what());
+                                       }
+                                     },
+                                 .end =
+                                     [&] {
+                                       if (files.has_many_documents()) take("\n", 0);
+                                     },
+                                 .read = [](uint64_t) {}});
   };
 }
 

@@ -11,23 +11,28 @@
 #include <vector>
 
 #include "engine/system/hash.h"
-#include "models/data/file_count.h"
+#include "models/data/text_format.h"
 
 namespace orrery::models {
 
 // Throws Error if the file, or the file that a link leads to, is named like a file of tokens.
 void check_is_text(const std::string& file);
 
-// One file, or the files below a folder, by name: 1.txt, 10.txt, 2.txt. Hidden files, backups, images
-// and files that another program than gzip compressed are left out.
+// The documents of a file, or of the files below a folder, each in its own format.
 class TextFiles {
  public:
   // Throws Error if a file cannot be read or is named like tokens, or if there is no text.
-  explicit TextFiles(const std::string& path);
-  const std::string& path() const { return path_; }  // as it was given
-  const std::vector<std::string>& files() const { return files_; }
+  explicit TextFiles(const TextSource& source);
+  const std::string& path() const { return source_.path(); }  // as it was given
+  const std::vector<std::string>& files() const { return source_.files(); }
   uint64_t bytes() const { return bytes_; }  // of all files as stored
   std::vector<std::string> notes() const;    // about files that are left out, except hidden ones
+  bool has_many_documents() const { return models::has_many_documents(source_); }  // in a file; else one in each
+  // Returns a number of bytes that the text has, at least. Known without reading only of plain text.
+  uint64_t min_text_bytes() const { return has_many_documents() ? 0 : bytes_; }
+  void each_document(const std::string& file, const TakeDocuments& take) const {
+    format_of(file).read_documents(file, source_.field(), take);
+  }
 
   // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `chunk_size` bytes
   // that split no character, each with the number of bytes before it.
@@ -38,17 +43,20 @@ class TextFiles {
   // that it is given, except at the end of the source, and returns their number.
   using Read = std::function<size_t(std::span<std::byte> bytes)>;
   static void each_chunk(const std::string& name, const Read& read, size_t room, const Take& take);
+  // Passes a text in such chunks.
+  static void each_chunk_of(std::string_view text, const Take& take);
   struct Fingerprints {
-    Fingerprint text;                // of the concatenated files
+    Fingerprint text;                // of the concatenated documents
     std::vector<Fingerprint> files;  // of each, if there are several
-    Fingerprint division;            // of the end offset of each file; empty for one file
+    Fingerprint division;            // of the end offset of each document; empty for one file that is a document
   };
   Fingerprints fingerprints() const;
 
  private:
-  std::string path_;
-  std::vector<std::string> files_;
-  FileCount left_out_;
+  const TextFormat& format_of(const std::string& file) const {
+    return document_format_of({file, source_.field()});
+  }
+  TextPath source_;
   uint64_t bytes_ = 0;
 };
 
@@ -62,7 +70,9 @@ class TextChunks {
   }
   explicit TextChunks(std::function<std::string()> text)  // called when the text is read
       : each_([text = std::move(text)](const TextFiles::Take& take) { take(text(), 0); }) {}
-  TextChunks(const TextFiles& files);  // must outlive this; errors about their contents name the file
+  // Files must outlive this; errors about their contents name the file. If a file has many documents,
+  // a line break follows each.
+  TextChunks(const TextFiles& files);
   void each(const TextFiles::Take& take) const { each_(take); }
 
  private:

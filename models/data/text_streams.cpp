@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "models/settings/at_least_one.h"
+
 namespace orrery::models {
 namespace {
 
@@ -22,8 +24,7 @@ std::vector<int32_t> read_wrapped(const TokenSequence& tokens, int64_t position,
 
 TextStreams::TextStreams(TokenSequence tokens, int64_t rows, int64_t context, const std::string& what)
     : tokens_(std::move(tokens)), rows_(rows), context_(context) {
-  check(rows >= 1 && context >= 1, what, ": batch_size is ", rows, " and context is ", context,
-        "; both must be at least 1");
+  check_at_least_one(what, {{"batch_size", rows}, {"context", context}});
   const int64_t needed = product_of_sizes(what + ": streams x context", {rows, context});
   check(tokens_.size() > needed, what, " has too few tokens for training (", tokens_.size(), "); batch_size=", rows,
         " and context=", context, " need more than ", needed,
@@ -47,7 +48,7 @@ Batch TextStreams::at(int64_t step, int64_t first_row, int64_t rows) const {
 
 void each_block(const TokenSequence& tokens, int64_t context, int64_t rows,
                 const std::function<bool(const Batch&)>& take) {
-  check(rows >= 1 && context >= 1, "text: streams is ", rows, " and context is ", context, "; both must be at least 1");
+  check_at_least_one("text", {{"streams", rows}, {"context", context}});
   check(tokens.size() >= 2, "text: validation needs at least 2 tokens, but has ", tokens.size(),
         "; use a longer text or another validation_fraction");
   const int64_t targets = tokens.size() - 1, streams = std::min(rows, targets),

@@ -11,8 +11,9 @@
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
 #include "engine/types/check.h"
-#include "models/data/data_format.h"
 #include "models/data/lines.h"
+#include "models/data/text_format.h"
+#include "models/data/token_fingerprint.h"
 #include "models/formats/gzip.h"
 
 namespace orrery::models {
@@ -24,38 +25,17 @@ constexpr int64_t max_16_bit = int64_t{1} << 16;
 
 constexpr const char* unpack_it = "unpack it with gunzip, so that its tokens stay in the file";
 
-using Header = std::array<int32_t, 256>;
-struct TokenFormat {
-  int32_t magic, version;
-  int64_t width;  // bytes per token
-};
-constexpr std::array<TokenFormat, 2> token_formats = {{{20240520, 1, 2}, {20240801, 7, 4}}};
-
-struct Layout {
-  int64_t width = sizeof(uint16_t), first = 0;  // bytes per token; offset of the first token
-  std::optional<int64_t> count = {};            // from the header
-};
 // Returns the layout of a file that begins with these bytes. Throws Error if it has 16 bits and the
 // vocabulary needs more: tokens that 16 bits truncated cannot be detected.
-Layout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
-  Layout found;
-  Header header = {};
-  const bool long_enough = begin.size() >= sizeof header;
-  if (long_enough) std::copy_n(begin.begin(), sizeof header, std::as_writable_bytes(std::span(header)).begin());
-  const auto* const format = std::find_if(token_formats.begin(), token_formats.end(),
-                                          [&](const TokenFormat& f) { return long_enough && header[0] == f.magic; });
-  if (format != token_formats.end()) {
-    check(header[1] == format->version, "tokens: ", path, " has format version ", header[1], "; only version ",
-          format->version, " is supported");
-    found = {format->width, sizeof header, header[2]};
-  }
+TokenLayout layout_of(const std::string& path, std::span<const std::byte> begin, int64_t vocabulary) {
+  const TokenLayout found = token_layout(path, begin);
   check(found.width > static_cast<int64_t>(sizeof(uint16_t)) || vocabulary <= max_16_bit, "tokens: ", path,
         " has tokens of 16 bits, 0 to ", max_16_bit - 1, ", but the vocabulary size is ", vocabulary,
         "; use the tokenizer that made it, or run `orrery prepare` again, which then writes 32 bits");
   return found;
 }
 // Returns the number of tokens of a file of `size` bytes.
-int64_t count_of(const std::string& path, const Layout& layout, uint64_t size) {
+int64_t count_of(const std::string& path, const TokenLayout& layout, uint64_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const int64_t count = (bytes - layout.first) / layout.width;
   check((bytes - layout.first) % layout.width == 0, "tokens: ", path, " has ", bytes, " bytes, but a token has ",
@@ -79,7 +59,7 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
   const std::string what = "tokens: " + path;
   std::vector<std::byte> chunk(static_cast<size_t>(at_once) * sizeof(int32_t));
   size_t got = reader.read_up_to(chunk);
-  const Layout layout = layout_of(path, std::span(chunk).first(got), vocabulary);
+  const TokenLayout layout = layout_of(path, std::span(chunk).first(got), vocabulary);
   const auto width = static_cast<size_t>(layout.width);
   std::vector<int32_t> tokens;
   uint64_t bytes = got;
@@ -98,15 +78,6 @@ std::vector<int32_t> unpacked_tokens(const std::string& path, int64_t vocabulary
   count_of(path, layout, bytes);
   return tokens;
 }
-
-REGISTER_DATA_FORMAT(nanogpt_tokens, {"nanogpt_tokens",
-                                      "nanoGPT's .bin: consecutive 16-bit tokens; one file, or a folder with "
-                                      "train.bin and val.bin; requires --tokenizer",
-                                      "text"});
-REGISTER_DATA_FORMAT(llm_c_tokens, {"llm_c_tokens",
-                                    "llm.c's .bin: a header of 256 numbers, then tokens of 16 or 32 bits; "
-                                    "requires --tokenizer",
-                                    "text"});
 
 }  // namespace
 
@@ -130,26 +101,51 @@ struct TokenSequence::MemorySource final : Source {
 struct TokenSequence::FileSource final : Source {
   std::shared_ptr<const FileReader> file;
   int64_t count, width, first;  // tokens; bytes per token; offset of the first token
+  std::string path = {};        // of a file whose tokens are checked when they are read
+  int64_t vocabulary = 0;
   FileSource(std::shared_ptr<const FileReader> from, int64_t tokens, int64_t bytes_of_one, int64_t first_byte)
       : file(std::move(from)), count(tokens), width(bytes_of_one), first(first_byte) {}
   int64_t size() const override { return count; }
   void read(int64_t at, std::span<int32_t> to) const override {
     const auto offset = static_cast<uint64_t>(first + at * width);
-    if (width == sizeof(int32_t)) return file->read_at(offset, std::as_writable_bytes(to));
-    std::vector<uint16_t> narrow(to.size());
-    file->read_at(offset, std::as_writable_bytes(std::span(narrow)));
-    std::copy(narrow.begin(), narrow.end(), to.begin());
+    if (width == sizeof(int32_t)) {
+      file->read_at(offset, std::as_writable_bytes(to));
+    } else {
+      std::vector<uint16_t> narrow(to.size());
+      file->read_at(offset, std::as_writable_bytes(std::span(narrow)));
+      std::copy(narrow.begin(), narrow.end(), to.begin());
+    }
+    if (!path.empty()) check_tokens(to, at, path, vocabulary);
   }
   int64_t bytes_in_memory() const override { return 0; }
 
-  static std::shared_ptr<const FileSource> open(const std::string& path, int64_t vocabulary) {
+  static std::shared_ptr<FileSource> open(const std::string& path, int64_t vocabulary) {
     auto file = std::make_shared<const FileReader>(path);
-    std::array<std::byte, sizeof(Header)> begin = {};
+    std::array<std::byte, sizeof(TokenHeader)> begin = {};
     const std::span<std::byte> known = std::span(begin).first(std::min<uint64_t>(begin.size(), file->size()));
     file->read_at(0, known);
-    const Layout found = layout_of(path, known, vocabulary);
+    const TokenLayout found = layout_of(path, known, vocabulary);
     const int64_t count = count_of(path, found, file->size());
-    return std::make_shared<const FileSource>(std::move(file), count, found.width, found.first);
+    return std::make_shared<FileSource>(std::move(file), count, found.width, found.first);
+  }
+};
+
+struct TokenSequence::JoinedSource final : Source {
+  std::vector<std::shared_ptr<const Source>> files;
+  std::vector<int64_t> ends;  // tokens up to the end of each
+  int64_t size() const override { return ends.empty() ? 0 : ends.back(); }
+  void read(int64_t at, std::span<int32_t> to) const override {
+    const auto first = std::upper_bound(ends.begin(), ends.end(), at);
+    for (auto i = static_cast<size_t>(first - ends.begin()); !to.empty(); ++i) {
+      const std::span<int32_t> here = to.first(std::min(to.size(), static_cast<size_t>(ends[i] - at)));
+      files[i]->read(at - (ends[i] - files[i]->size()), here);
+      at += static_cast<int64_t>(here.size()), to = to.subspan(here.size());
+    }
+  }
+  int64_t bytes_in_memory() const override {
+    int64_t bytes = 0;
+    for (const auto& file : files) bytes += file->bytes_in_memory();
+    return bytes;
   }
 };
 
@@ -158,9 +154,12 @@ TokenSequence::TokenSequence(std::shared_ptr<const Source> source)
 TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const MemorySource>(std::move(tokens)))) {}
 
-TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary) {
-  if (path.ends_with(".gz")) return {unpacked_tokens(path, vocabulary)};
-  const TokenSequence all(FileSource::open(path, vocabulary));
+TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary, bool unread) {
+  if (is_named_packed(path)) return {unpacked_tokens(path, vocabulary)};
+  const std::shared_ptr<FileSource> file = FileSource::open(path, vocabulary);
+  if (unread) file->path = path, file->vocabulary = vocabulary;
+  const TokenSequence all(std::static_pointer_cast<const Source>(file));
+  if (unread) return all;
   std::vector<int32_t> some;
   for (int64_t at = 0; at < all.size(); at += at_once) {
     some.resize(static_cast<size_t>(std::min(at_once, all.size() - at)));
@@ -168,6 +167,15 @@ TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabula
     check_tokens(some, at, path, vocabulary);
   }
   return all;
+}
+
+TokenSequence TokenSequence::joined(std::span<const TokenSequence> files) {
+  const auto all = std::make_shared<JoinedSource>();
+  for (const TokenSequence& each : files) {
+    all->files.push_back(each.source_);
+    all->ends.push_back(all->size() + each.source_->size());
+  }
+  return TokenSequence(std::static_pointer_cast<const Source>(all));
 }
 
 void TokenSequence::read(int64_t at, std::span<int32_t> to) const { source_->read(begin_ + at, to); }
@@ -224,7 +232,7 @@ void each_chunk(const TokenSequence& tokens, int64_t vocabulary, const Take& tak
   check(!wide || tokens.size() <= INT32_MAX, "tokens: ", tokens.size(),
         " tokens of 32 bits are too many for one file (at most ", INT32_MAX, "); prepare the text in parts");
   if (wide) {
-    const Header header = {token_formats[1].magic, token_formats[1].version, static_cast<int32_t>(tokens.size())};
+    const TokenHeader header = {llm_c_32_bit.magic, llm_c_32_bit.version, static_cast<int32_t>(tokens.size())};
     take(std::as_bytes(std::span(header)));
   }
   std::vector<int32_t> some;
@@ -244,14 +252,24 @@ void write_token_file(const std::string& path, const TokenSequence& tokens, int6
     each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) { file.write(chunk); });
   });
 }
-Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
-  Sha256 hash;
-  uint64_t bytes = 0;
+TokenFileHashes hashes_of_token_file(const TokenSequence& tokens, int64_t vocabulary) {
+  const auto count = static_cast<uint64_t>(tokens.size());
+  const uint64_t bytes =
+      vocabulary > max_16_bit ? sizeof(TokenHeader) + count * sizeof(int32_t) : count * sizeof(uint16_t);
+  Sha256 whole;
+  TokenFingerprint sample(bytes);
   each_chunk(tokens, vocabulary, [&](std::span<const std::byte> chunk) {
-    hash.add(chunk);
-    bytes += chunk.size();
+    whole.add(chunk);
+    if (sample.is_sample()) sample.add(chunk);
   });
-  return {bytes, hash.digits()};
+  const Fingerprint print{bytes, whole.digits()};
+  return {print, sample.is_sample() ? sample.take() : print};
+}
+
+TokenLayout layout_of_token_file(const std::string& path) {
+  std::array<std::byte, sizeof(TokenHeader)> begin = {};
+  const auto read = [&](auto reader) { return token_layout(path, std::span(begin).first(reader.read_up_to(begin))); };
+  return is_named_packed(path) ? read(DataReader(path)) : read(FileReader(path));
 }
 
 }  // namespace orrery::models

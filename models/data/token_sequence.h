@@ -6,6 +6,7 @@
 // All are little-endian. A .gz file is one of them, packed by gzip; its tokens are in memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,15 +16,25 @@
 
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
+#include "models/data/text_format.h"
 
 namespace orrery::models {
+
+using TokenHeader = std::array<int32_t, 256>;
+struct LlmCVersion {  // of llm.c's files
+  int32_t magic, version;
+  int64_t width;  // bytes per token
+};
+constexpr LlmCVersion llm_c_16_bit = {20240520, 1, 2}, llm_c_32_bit = {20240801, 7, 4};
 
 class TokenSequence {
  public:
   TokenSequence() : TokenSequence(std::vector<int32_t>()) {}
   TokenSequence(std::vector<int32_t> tokens);
   // Throws Error on a size unlike the header's, or a number beyond the vocabulary, with its index.
-  static TokenSequence from_file(const std::string& path, int64_t vocabulary);
+  // `unread`: `read` checks the numbers of a file that is not packed, because reading all takes long.
+  static TokenSequence from_file(const std::string& path, int64_t vocabulary, bool unread = false);
+  static TokenSequence joined(std::span<const TokenSequence> files);  // whole sequences, one after another, not copied
 
   int64_t size() const { return end_ - begin_; }
   void read(int64_t at, std::span<int32_t> to) const;  // reads tokens [at, at + to.size()), which must exist
@@ -44,6 +55,7 @@ class TokenSequence {
   struct Source;
   struct MemorySource;
   struct FileSource;
+  struct JoinedSource;
   friend class TokenSpool;
   explicit TokenSequence(std::shared_ptr<const Source> source);
   std::shared_ptr<const Source> source_, characters_;  // characters_: null if unknown
@@ -66,8 +78,14 @@ class TokenSpool {
   int64_t count_ = 0;
 };
 
+TokenLayout layout_of_token_file(const std::string& path);
+
 // Writes a file as above: 16-bit (nanoGPT's) if the vocabulary fits, else 32-bit (llm.c's).
 void write_token_file(const std::string& path, const TokenSequence& tokens, int64_t vocabulary);
-Fingerprint fingerprint_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of the file to be written
+struct TokenFileHashes {
+  Fingerprint whole;
+  Fingerprint sample;  // models/data/token_fingerprint.h; equals `whole` up to 1 GiB
+};
+TokenFileHashes hashes_of_token_file(const TokenSequence& tokens, int64_t vocabulary);  // of the file to be written
 
 }  // namespace orrery::models

@@ -10,7 +10,6 @@
 #include "engine/types/format.h"
 #include "models/data/text_ends.h"
 #include "models/formats/json.h"
-#include "models/formats/unicode.h"
 
 namespace orrery::models {
 
@@ -54,68 +53,6 @@ std::unique_ptr<Tokenizer> make_of(const std::string& name_or_path, const std::f
   fail("tokenizer: '", name_or_path, "' is neither a name nor a file or folder; ",
        meant.empty() ? "" : "did you mean '" + meant + "'? ", "names are ", join(names),
        "; any other tokenizer is given by its path");
-}
-
-// Tokens of a text's parts with their characters. A part waits for the next one, because the last
-// token also takes the characters at the end of the text that gave no token.
-class TokenSink {
- public:
-  explicit TokenSink(const TakeTokens& take) : take_(take) {}
-  void add(std::string_view text, std::vector<int32_t> tokens, const std::vector<size_t>& ends) {
-    size_t at = 0;
-    if (!tokens.empty()) {
-      flush();
-      tokens_ = std::move(tokens);
-      for (size_t i = 0; ends.size() == tokens_.size() && i < ends.size(); at = ends[i++]) {
-        const int64_t here = count_characters(text.substr(at, ends[i] - at)) + std::exchange(left_, 0);
-        characters_.push_back(static_cast<int32_t>(here));
-      }
-    }
-    left_ += count_characters(text.substr(at));
-  }
-  void finish() {
-    if (!characters_.empty()) characters_.back() += static_cast<int32_t>(left_);
-    flush();
-  }
-
- private:
-  void flush() {
-    if (!tokens_.empty()) take_(tokens_, characters_);
-    tokens_.clear(), characters_.clear();
-  }
-
-  const TakeTokens& take_;
-  std::vector<int32_t> tokens_, characters_;
-  int64_t left_ = 0;  // characters after the last token
-};
-
-void encode_file(const Tokenizer& tokenizer, const std::string& file, const TakeTokens& take,
-                 const std::function<void(uint64_t)>& progress) {
-  std::string waiting;  // read, but its tokens are not decided yet
-  uint64_t done = 0;    // bytes encoded before it
-  size_t enough = 0;    // bytes to wait for: twice a size that decided nothing
-  TokenSink sink(take);
-  const auto encode = [&](bool whole) {
-    std::vector<int32_t> tokens;
-    std::vector<size_t> ends;
-    size_t read = 0;
-    try {
-      read = tokenizer.encode_with_ends(waiting, whole, tokens, ends);
-    } catch (const Error& error) {
-      fail("text: ", file, ": ", error.what(), done == 0 ? "" : text(" (counted from byte ", done, ")"));
-    }
-    sink.add(std::string_view(waiting).substr(0, read), std::move(tokens), ends);
-    enough = read > 0 ? 0 : 2 * waiting.size();
-    waiting.erase(0, read);
-    done += read;
-  };
-  TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t) {
-    waiting += chunk;
-    if (waiting.size() >= enough) encode(false);
-    if (progress) progress(chunk.size());
-  });
-  if (!waiting.empty()) encode(true);
-  sink.finish();
 }
 
 constexpr const char *begin_key = "begin_token", *end_key = "end_token", *begins_key = "begins_texts",
@@ -278,35 +215,10 @@ std::unique_ptr<Tokenizer> with_overrides(std::unique_ptr<Tokenizer> tokenizer, 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text) {
   return make_of(name_or_path, [&] { return TextChunks(text); }, {});
 }
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const TextSource& data,
                                           const TokenizerProgress& progress) {
   std::optional<TextFiles> files;
   return make_of(name_or_path, [&] { return TextChunks(files.emplace(data)); }, progress);
-}
-
-std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
-                                                      const TakeTokens& take,
-                                                      const std::function<void(uint64_t)>& progress) {
-  const std::optional<int32_t> between = text.files().size() > 1 ? tokenizer.end_of_text() : std::nullopt;
-  const std::optional<int32_t> before = tokenizer.begins_texts() ? tokenizer.begin() : std::nullopt;
-  constexpr int32_t no_characters = 0;
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  int64_t taken = 0;
-  const TakeTokens count = [&](std::span<const int32_t> tokens, std::span<const int32_t> characters) {
-    taken += static_cast<int64_t>(tokens.size());
-    take(tokens, characters);
-  };
-  const auto take_mark = [&](const std::optional<int32_t>& mark) {
-    if (mark) count(std::span(&*mark, 1), std::span(&no_characters, 1));
-  };
-  for (const std::string& file : text.files()) {
-    const int64_t begin = taken;
-    take_mark(before);
-    encode_file(tokenizer, file, count, progress);
-    ranges.emplace_back(begin, taken);
-    take_mark(between);
-  }
-  return ranges;
 }
 
 std::unique_ptr<Tokenizer> restore_tokenizer(const std::string& json) {

@@ -83,7 +83,7 @@ Registry<TokenizerEntry>& tokenizers();
 // `data`: "character" has its Unicode characters, "byte" all 256 bytes,
 // "sentence_piece(vocabulary=6000)" is trained on it. A path loads a tokenizer made elsewhere: a
 // folder with vocab.json and merges.txt, with tokenizer.json or with a .model, or such a file.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::string& data,
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const TextSource& data,
                                           const TokenizerProgress& progress = {});
 // Like the above, but calls `text` only if a vocabulary is made from it.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name_or_path, const std::function<std::string()>& text);
@@ -127,11 +127,12 @@ std::vector<int32_t> beginning_of_text(const Tokenizer& tokenizer);
 // Returns the ids below `vocabulary` without a token: in a gap, or beyond the tokenizer's size.
 std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int64_t vocabulary);
 
-// Encodes each file like encode_text. If there are several files, end_of_text(), if any, follows
-// each. Calls `take` with parts of the tokens, so a long text needs little memory, and `progress`
-// with the bytes read. Errors name the file. `characters`: those of the text by token, also the
-// ones that decode omits; empty if the tokenizer does not set encode_with_ends's ends. Returns the
-// tokens [begin, end) of each file, without the one that follows it.
+// Encodes each document like encode_text. If there are several, end_of_text(), if any, follows each;
+// without it, a line break follows each if a file has many. Calls `take` with parts of the tokens, so
+// a long text needs little memory, and `progress` with the bytes read. Errors name the file.
+// `characters`: those of the text by token, also the ones that decode omits; empty if the tokenizer
+// does not set encode_with_ends's ends. Returns the tokens [begin, end) of each file; if the file is
+// a document, without the token that follows it.
 using TakeTokens = std::function<void(std::span<const int32_t> tokens, std::span<const int32_t> characters)>;
 std::vector<std::pair<int64_t, int64_t>> encode_files(const Tokenizer& tokenizer, const TextFiles& text,
                                                       const TakeTokens& take,

@@ -1,6 +1,7 @@
 #include "models/formats/csv.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/system/files.h"
 #include "engine/types/check.h"
@@ -25,37 +26,74 @@ std::string csv_line(const CsvRow& fields) {
   return line + "\n";
 }
 
+void CsvParser::add(std::string_view chunk) {
+  constexpr size_t max_row_bytes = size_t{64} << 20;
+  while (!chunk.empty()) {
+    const char c = chunk.front();
+    const size_t before = chunk.size();
+    if (state_ == State::begin && c == '"') {
+      state_ = State::quoted, chunk.remove_prefix(1);
+    } else if (state_ == State::begin || state_ == State::plain) {
+      state_ = State::plain;
+      const char ends[] = {separator_, '\n'};
+      const size_t length = std::min(chunk.find_first_of(std::string_view(ends, 2)), chunk.size());
+      field_ += chunk.substr(0, length);
+      chunk.remove_prefix(length);
+      if (chunk.starts_with('\n')) {
+        if (field_.ends_with('\r')) field_.pop_back();
+        end_row(), chunk.remove_prefix(1);
+      } else if (!chunk.empty()) {
+        end_field(), chunk.remove_prefix(1);
+      }
+    } else if (state_ == State::quoted) {
+      const size_t length = std::min(chunk.find('"'), chunk.size());
+      field_ += chunk.substr(0, length);
+      chunk.remove_prefix(length);
+      if (!chunk.empty()) state_ = State::quote, chunk.remove_prefix(1);
+    } else if (state_ == State::quote && c == '"') {
+      field_ += c, state_ = State::quoted, chunk.remove_prefix(1);
+    } else if (state_ == State::quote && c == '\r') {
+      state_ = State::carriage_return, chunk.remove_prefix(1);
+    } else {
+      const bool ends_field = state_ == State::quote && c == separator_;
+      check(ends_field || c == '\n', what_, ": row ", number_, " has text after a closing quote; a ",
+            separator_ == '\t' ? "tab" : "comma", " or a line break must follow it");
+      ends_field ? end_field() : end_row();
+      chunk.remove_prefix(1);
+    }
+    bytes_ += before - chunk.size();
+    check(bytes_ <= max_row_bytes, what_, ": row ", number_, " has more than ", max_row_bytes,
+          " bytes; a quoted field may lack its closing quote");
+  }
+}
+
+void CsvParser::end_field() {
+  row_.push_back(std::exchange(field_, {}));
+  state_ = State::begin;
+}
+void CsvParser::end_row() {
+  const bool is_blank = state_ == State::plain && row_.empty() && field_.empty();
+  end_field();
+  if (is_blank) return row_.clear();
+  if (number_ == 1) fields_ = row_.size();
+  check(row_.size() == fields_, what_, ": number of fields in row ", number_, " is ", row_.size(), "; it must be ",
+        fields_, ", as in row 1");
+  take_(row_);
+  row_.clear(), ++number_;
+  bytes_ = 0;
+}
+void CsvParser::finish() {
+  check(state_ != State::quoted, what_, ": row ", number_, " has a quoted field without a closing quote");
+  check(state_ != State::carriage_return, what_, ": row ", number_, " has text after a closing quote; a ",
+        separator_ == '\t' ? "tab" : "comma", " or a line break must follow it");
+  if (state_ != State::begin || !row_.empty()) end_row();
+}
+
 std::vector<CsvRow> parse_csv(std::string_view csv, std::string_view what) {
   std::vector<CsvRow> rows;
-  for (size_t at = 0; at < csv.size();) {
-    CsvRow row;
-    for (bool more = true; more;) {
-      std::string field;
-      if (csv.substr(at).starts_with('"')) {
-        for (++at;; ++at) {
-          check(at < csv.size(), what, ": row ", rows.size() + 1, " has a quoted field without a closing quote");
-          if (csv[at] == '"' && !csv.substr(at + 1).starts_with('"')) break;
-          at += csv[at] == '"';
-          field += csv[at];
-        }
-        ++at;
-      } else {
-        const size_t end = std::min(csv.find_first_of(",\n", at), csv.size());
-        field = csv.substr(at, end - at);
-        if (field.ends_with('\r') && end < csv.size() && csv[end] == '\n') field.pop_back();
-        at = end;
-      }
-      if (csv.substr(at).starts_with("\r\n")) ++at;
-      check(at >= csv.size() || csv[at] == ',' || csv[at] == '\n', what, ": row ", rows.size() + 1,
-            " has text after a closing quote; a comma or a line break must follow it");
-      more = at < csv.size() && csv[at] == ',';
-      ++at;
-      row.push_back(std::move(field));
-    }
-    check(rows.empty() || row.size() == rows[0].size(), what, ": number of fields in row ", rows.size() + 1, " is ",
-          row.size(), "; it must be ", rows.empty() ? 0 : rows[0].size(), ", as in row 1");
-    rows.push_back(std::move(row));
-  }
+  CsvParser parser(what, [&](const CsvRow& row) { rows.push_back(row); });
+  parser.add(csv);
+  parser.finish();
   return rows;
 }
 

@@ -64,31 +64,11 @@ Counted check_limits(std::string_view text, std::string_view what, int64_t first
   return counted;
 }
 
-// Quotes Infinity, -Infinity and NaN, which Python writes as numbers and JSON lacks. Reading such a
-// member as a number throws, but all other members can be read.
-std::string with_quoted_infinities(std::string_view text) {
-  std::string all;
-  bool in_string = false;
-  for (size_t at = 0; at < text.size();) {
-    size_t length = 1;
-    if (in_string && text[at] == '\\') length = std::min<size_t>(2, text.size() - at);
-    if (text[at] == '"') in_string = !in_string;
-    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
-      if (!in_string && text.substr(at).starts_with(word)) length = word.size();
-    const bool quoted = !in_string && length > 1;
-    if (quoted) all.push_back('"');
-    all.append(text.substr(at, length));
-    if (quoted) all.push_back('"');
-    at += length;
-  }
-  return all;
-}
-
 // Call check_limits first.
 template <class Parsed>
 Parsed parse(std::string_view text, std::string_view what, int64_t first_line) {
-  std::string quoted;
-  if (text.find("Infinity") != text.npos || text.find("NaN") != text.npos) text = quoted = with_quoted_infinities(text);
+  const std::string quoted = with_quoted_infinities(text);
+  if (!quoted.empty()) text = quoted;
   try {
     return Parsed::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -119,6 +99,25 @@ int64_t find_whole_number(const Parsed& object, std::string_view key, std::strin
 }
 
 }  // namespace
+
+std::string with_quoted_infinities(std::string_view text) {
+  if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return "";
+  std::string all;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size();) {
+    size_t length = 1;
+    if (in_string && text[at] == '\\') length = std::min<size_t>(2, text.size() - at);
+    if (text[at] == '"') in_string = !in_string;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+      if (!in_string && text.substr(at).starts_with(word)) length = word.size();
+    const bool quoted = !in_string && length > 1;
+    if (quoted) all.push_back('"');
+    all.append(text.substr(at, length));
+    if (quoted) all.push_back('"');
+    at += length;
+  }
+  return all;
+}
 
 Json parse_json(std::string_view text, std::string_view what) {
   if (check_limits(text, what, 1).comparisons <= max_comparisons) return parse<Json>(text, what, 1);

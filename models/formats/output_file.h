@@ -7,7 +7,7 @@
 //   *.csv (metrics, inspect, sweep, study) the header line; of metrics also rows that its run logged, if the columns
 //                                          differ
 //   *.npy (show, inspect)                  two spaces before the header's closing brace (models/interop/npy.h)
-//   *.safetensors (inspect)                its metadata, {"written_by": "orrery inspect"}
+//   *.safetensors (inspect, evaluate)      its metadata, {"written_by": "orrery inspect"} or "orrery evaluate"
 //   events of TensorBoard (metrics)        the first record, whose time is 0
 //   verdict.json, sweep.json, README.md    the first member, the heading
 //   settings.toml, metrics.jsonl, signal_propagation.json (train)  the first line, the first row, all of it

@@ -270,8 +270,9 @@ void analyze_heads(std::vector<View>& views, const InspectedExample& example, co
 }
 
 REGISTER_ANALYSIS(heads, {.name = "heads",
-                          .description = "metrics of each head: entropy, zeros, row sum, distance, span, "
-                                         "induction, weight on slots, previous and first token",
+                          .description = "metrics of each head: entropy, fraction of zeros and row sum of the weights, "
+                                         "distance to keys, attention span, and weight on persistent slots, the "
+                                         "first, the previous and the induction token",
                           .analyze = analyze_heads});
 
 }  // namespace

@@ -223,6 +223,7 @@ ImportedModel read(const std::string& folder) {
 void check_plain(const TrainSettings& run) {
   const auto& s = run.model_settings.as<VitSettings>();
   if (s.pooling != "class_token") refuse_setting(format, run, "pooling");
+  if (s.mask != "full") refuse_setting(format, run, "mask");
   if (s.norm_place != "pre") refuse_setting(format, run, "norm_place");
   if (s.residual_gain != LearnableNumber{1}) refuse_setting(format, run, "residual_gain");
   if (print(s.embedding_scale) != "none" && print(s.embedding_scale) != "1")

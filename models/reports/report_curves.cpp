@@ -165,7 +165,7 @@ void add_curves(Json& sections, std::span<const LoggedRun> runs) {
     if (run.data_since == 0) continue;
     names.back()["since"] = run.data_since;
     changed += text(changed.empty() ? "" : " ", "The data of ", run.name, " changed at step ",
-                    with_commas(run.data_since), "; its lowest values are those after it.");
+                    with_commas(run.data_since), "; its lowest values are of later steps.");
   }
   for (const Chart& chart : charts) {
     Json all = Json::array();

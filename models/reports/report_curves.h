@@ -45,16 +45,17 @@ Curve thinned(const Curve& curve, size_t max_points);
 struct LoggedRun {
   std::string name, group;  // runs of one group have one colour
   RunLog log;
-  std::set<std::string> metrics = {};  // metrics; empty: all
-  int64_t data_since = 0;              // step at which the data changed; the lowest values are those after it
+  std::set<std::string> metrics = {};  // names to plot; empty: all
+  int64_t data_since = 0;              // step at which the data changed; lowest values are of later steps
 };
 
-// Appends a `curves` section per metric: first the losses together, then single metrics, then
-// metrics per component, metric/path, with a line per module path. data:
+// Appends a `curves` section per metric: first the losses together, then metrics without a module
+// path, then metrics of components, metric/path, with a line per module path. data:
 //   {"quantity": "gradient_norm", "series": [{"name": ..., "key": ..., "run": 0, "rows": 600, "steps": [...],
 //    "values": [...]}], "runs": [{"name": ..., "group": ...}], "thinned": false}
-// `rows` counts the log's rows before thinning. If the axis is not steps, "axis" is its name and
-// "x_labels", if present, the labels of 0, 1, ... on it. A run whose data changed has "since", the step.
+// `rows` counts the log's rows before thinning. A run whose data changed has "since", the step.
+// The curves of report_views.cpp also have "axis", the name of an axis other than steps, and
+// "x_labels", if present, the labels of 0, 1, ... on it.
 void add_curves(Json& sections, std::span<const LoggedRun> runs);
 
 }  // namespace orrery::models

@@ -97,7 +97,8 @@ std::optional<std::string> value_in_settings_file(const std::string& path, const
 
 void check_utf8_settings(std::string_view command, const Assignments& settings) {
   for (const auto& [key, value] : settings)
-    check_utf8(value, text(command, ": --", key, "=", value), "convert it to UTF-8, or rename the file or folder");
+    check_utf8(value, text(command, ": the value of --", key, "=", value),
+               "rename the file or folder of that name, or convert the value to UTF-8");
 }
 
 void write_settings_file(const std::string& path, std::span<const std::pair<std::string, std::string>> settings,

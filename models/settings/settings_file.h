@@ -38,7 +38,7 @@ std::string with_canonical_keys(const std::string& text, std::span<const Setting
 std::optional<std::string> value_in_settings_file(const std::string& path, const std::string& key);
 
 // Throws if a value, such as a path, is not UTF-8, as settings files must be. Call it first:
-//   train: --data=f\xff/text.txt is not valid UTF-8 at byte 1; convert it to UTF-8, or rename the file or folder
+//   train: the value of --data=f\xff/text.txt is not valid UTF-8 at byte 1; rename the file or folder of that ...
 void check_utf8_settings(std::string_view command, const Assignments& settings);
 
 // Writes the result of list_settings, whole or not at all, so that a run can be repeated. The first

@@ -59,6 +59,7 @@ Claim for_smoke(Claim claim) {
   claim.seeds = {claim.seeds[0]};
   if (!claim.learning_rates.empty()) claim.learning_rates = {claim.learning_rates[0]};
   claim.smoke = true;
+  claim.few_shot.shots = std::min<int64_t>(claim.few_shot.shots, 2), claim.few_shot.seeds = 1;
   if (claim.kind == Claim::Kind::timed) claim.rounds = 1, claim.round_steps = 2;
   return claim;
 }

@@ -26,6 +26,10 @@
 //   [example]                                  # input of analyses of the trained models (metric heads/induction/*)
 //   text = "First Citizen:"                    # or image, or source and target, as in orrery inspect
 //
+//   [few_shot]                                 # data of the metrics few_shot/NAME of the trained models, NAME the last
+//   data = "images/mnist, images/flowers"      # folder of a set: the mean accuracy of linear probes over seeds, as in
+//   shots = 10                                 # orrery evaluate --few_shot; optional, as seeds = 3, features, ...
+//
 // refuted_if: VARIANT > or < OTHER [+ or - NUMBER [%]],  VARIANT != OTHER +- NUMBER [%].  OTHER is
 // a variant or a number: an expression without logged metrics, as in "naive != ratio(0.25, swept)
 // +- 5 %". A metric not over the sweep is compared at each swept value. A condition may name its
@@ -68,6 +72,26 @@ struct SweptKey {
   std::vector<std::string> values;
 };
 
+// Labelled data that linear probes on trained models are evaluated on.
+struct FewShotInput {
+  std::string data, features, text_column = "text", label_column = "label";
+  int64_t shots = 10, seeds = 3;
+  std::string location = {};  // of the table
+
+  template <class V>
+  void visit(V& v) {
+    v("data", data, "sets of labelled data, comma-separated");
+    v("shots", shots, "examples per class", between(1, 1e6));
+    v("seeds", seeds, "number of seeds; each draws its own shots", between(1, 1000));
+    v("features", features, "layer; if not given, the last one before the head");
+    v("text_column", text_column, "column of texts");
+    v("label_column", label_column, "column of labels");
+  }
+  std::vector<std::string> sets() const;
+  static std::string name_of(const std::string& set);  // of its metric, few_shot/NAME
+};
+inline constexpr const char* few_shot_metric = "few_shot/";
+
 struct Claim {
   enum class Kind { trained, derived, timed };
   Kind kind = Kind::trained;
@@ -83,6 +107,7 @@ struct Claim {
   std::vector<std::string> metric_locations;  // location of each metric: "claim.toml:5"
   ExampleSettings example;                    // input of the analyses
   std::string example_location;
+  FewShotInput few_shot;  // data of the metrics few_shot/NAME
   int64_t rounds = 0, round_steps = 0;
   bool smoke = false;  // shortened by for_smoke
 
@@ -95,6 +120,7 @@ struct Claim {
   bool is_measured(size_t metric, const std::string& variant) const;
   // Returns the analyses that the metrics name, each once: "heads" for heads/induction/*.
   std::vector<std::string> analyses() const;
+  bool measures_few_shot() const;  // a metric is few_shot/NAME
 };
 std::string name(Claim::Kind kind);  // trained, derived, timed
 

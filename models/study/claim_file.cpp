@@ -13,6 +13,7 @@
 #include "models/settings/settings_file.h"
 #include "models/settings/settings_table.h"
 #include "models/study/claim.h"
+#include "models/study/metric_inputs.h"
 #include "models/study/refutation.h"
 #include "models/training/settings.h"
 
@@ -22,8 +23,8 @@ namespace {
 constexpr size_t max_variants = 64, max_values = 64, max_seeds = 1000, max_refutations = 64;
 
 const std::vector<std::string> known_keys = {
-    "source", "sentence", "kind",     "config",      "seeds",   "learning_rates", "metric",  "refuted_if", "rounds",
-    "base",   "sweep",    "variants", "round_steps", "example", "reported",       "smaller", "main"};
+    "source", "sentence", "kind", "config",   "seeds",       "learning_rates", "metric",   "refuted_if", "rounds",
+    "base",   "sweep",    "main", "variants", "round_steps", "example",        "few_shot", "reported",   "smaller"};
 constexpr const char* former_reported = "figure";
 
 class ClaimReader {
@@ -58,7 +59,7 @@ class ClaimReader {
     read_learning_rates();
     read_metric();
     read_refutations();
-    read_example();
+    read_inputs(claim_, table_);
     return std::move(claim_);
   }
 
@@ -299,28 +300,6 @@ class ClaimReader {
       }
       claim_.refuted_if.push_back(std::move(comparison));
     }
-  }
-
-  void read_example() {
-    const toml::table* const table = table_at("example");
-    if (table) {
-      ExampleSettings scratch;
-      const std::vector<Setting> members = settings_of(claim_.example);
-      for (const auto& [key, value] : settings_in_table(*table, path_, settings_of(scratch)))
-        set_setting(members, path_, key, value);
-      claim_.example_location = location("example");
-      check(claim_.example.given(), location("example"), ": [example] has no input; give text, image or source");
-    }
-    const std::vector<std::string> analyses = claim_.analyses();
-    if (analyses.empty()) {
-      check(!table, location("example"),
-            ": [example] is not used, because no metric is of an analysis, such as heads/induction/*; leave it out");
-      return;
-    }
-    check(claim_.kind == Claim::Kind::trained, location("metric"), ": metrics of the analysis '", analyses[0],
-          "' require kind = \"trained\", but this claim is ", name(claim_.kind));
-    check(table, path_, ": the metric is of the analysis '", analyses[0],
-          "', which requires an input; give one, as in [example] and text = \"...\"");
   }
 
   // Returns the comparison's own metric, else the claim's; lists a new metric once.

@@ -73,7 +73,7 @@ std::vector<double> ticks_of(double low, double high) {
   for (const double factor : {2.0, 5.0, 10.0})
     if (step < raw) step = factor * power;
   std::vector<double> ticks;
-  for (double k = std::ceil(low / step); k * step <= high; ++k) ticks.push_back(k * step);
+  for (double k = std::ceil(low / step); k * step <= high; ++k) ticks.push_back(k * step + 0.0);  // + 0.0: no -0
   return ticks;
 }
 
@@ -167,8 +167,9 @@ std::string claim_plot(const Claim& claim, const Measurements& measured, const s
     body += svg_text(16, y, text_line, " font-weight=\"600\" font-size=\"15\""), y += line + 2;
   const MetricExpression& metric = claim.metrics[0];
   const std::string metric_text = print(metric.is_of_sweep() ? metric.arguments[0] : metric);
-  body += svg_text(16, y, text(verdict, ": ", humanize(metric_text), ", mean and 95 % interval"), " class=\"quiet\"");
-  y += line;
+  const std::string measured_as = text(verdict, ": ", humanize(metric_text), ", mean and 95 % interval");
+  for (const std::string& text_line : wrapped(measured_as, 88))
+    body += svg_text(16, y, text_line, " class=\"quiet\""), y += line;
   if (swept) {
     double x = left;
     for (size_t i = 0; i < lines.size(); ++i) {

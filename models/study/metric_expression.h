@@ -16,7 +16,8 @@
 //   diverged     1 if the run diverged, else 0
 //
 // Functions over the sweep must be outermost. Metrics of analyses (`orrery list analysis`), such
-// as heads/induction/*, are computed from the trained model and the claim's example.
+// as heads/induction/*, are computed from the trained model and the claim's example; few_shot/NAME
+// is the accuracy of linear probes on it, for the data set NAME of the claim's table [few_shot].
 #pragma once
 
 #include <span>

@@ -35,6 +35,7 @@ const std::set<std::string, std::less<>> ignored_settings = {"out",
                                                              "profile",
                                                              "signal_propagation",
                                                              "data",
+                                                             "text_field",
                                                              "cuda_graph",
                                                              "nan_guard",
                                                              "peak_tflops"};
@@ -45,6 +46,13 @@ struct NewerSetting {
   std::string_view model, key, value;
 };
 constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"gpt", "mask", "causal"},
+                                  {"stream", "mask", "causal"},
+                                  {"vit", "mask", "full"},
+                                  {"encoder_decoder", "mask", "full"},
+                                  {"encoder_decoder", "decoder_mask", "causal"},
+                                  {"", "source_field", "source"},
+                                  {"", "target_field", "target"},
                                   {"stream", "attention_bias", "same"},
                                   {"stream", "feed_forward_bias", "same"},
                                   {"resnet", "shortcut", "projection"}};

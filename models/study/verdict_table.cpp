@@ -99,13 +99,20 @@ std::string verdict_counts(std::span<const ListedVerdict> all) {
   return counts_text + ".\n";
 }
 
-// "Reversed:", and a list of the reversed claims; empty if there is none.
+// "(claims/group/README.md)": the discussion of the claim's group; empty if there is none.
+std::string discussion_link(const ListedVerdict& listed, const std::string& claims) {
+  return listed.has_readme ? "(" + link_for_markdown(path_in(claims, listed.group + "/README.md")) + ")" : "";
+}
+
+// "Reversed:", and a list of the reversed claims with their discussions; empty if there is none.
 std::string reversed_claims(std::span<const ListedVerdict> all, const std::string& claims) {
   std::string list;
-  for (const ListedVerdict& each : all)
-    if (each.verdict && !each.verdict->smoke && each.verdict->result.verdict == Verdict::reversed)
-      list += text("* [", for_markdown(each.sentence()), "](",
-                   link_for_markdown(path_in(claims, each.path() + ".toml")), ")\n");
+  for (const ListedVerdict& each : all) {
+    if (!each.verdict || each.verdict->smoke || each.verdict->result.verdict != Verdict::reversed) continue;
+    const std::string discussion = discussion_link(each, claims);
+    list += text("* [", for_markdown(each.sentence()), "](", link_for_markdown(path_in(claims, each.path() + ".toml")),
+                 ")", discussion.empty() ? "" : " ([discussion]" + discussion + ")", "\n");
+  }
   return list.empty() ? "" : "Reversed:\n\n" + list + "\n";
 }
 
@@ -192,8 +199,7 @@ std::string verdicts_page(std::span<const ListedVerdict> all, const std::string&
       group = each.group, begun = true;
       page += text("\n## ", group.empty() ? "Claims" : for_markdown(group), "\n\n");
       if (!each.source().empty()) page += for_markdown(each.source()) + ".";
-      if (each.has_readme)
-        page += text("  [Discussion](", link_for_markdown(path_in(claims, group + "/README.md")), ").");
+      if (each.has_readme) page += "  [Discussion]" + discussion_link(each, claims) + ".";
       page += std::string("\n\n") + table_header;
     }
     page += row_of(each, claims);

@@ -7,7 +7,9 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "engine/types/usage_error.h"
+#include "models/architectures/masks.h"
 #include "models/data/algorithmic/base/problem.h"
+#include "models/data/text.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/tasks/evaluation.h"
@@ -47,7 +49,10 @@ class Algorithmic final : public Task {
     if (vocabulary == 0) vocabulary = problem_->vocabulary();
     check_usage(vocabulary >= problem_->vocabulary(), "train: vocabulary (", vocabulary, ") must be at least ",
                 problem_->vocabulary(), ", the tokens of problem=", s.problem, "; leave it out or raise it");
-    vocabulary_ = vocabulary;
+    vocabulary_ = vocabulary, without_loss_ = positions_without_loss(model);
+    check_usage(count_targets(sequences(rng_, 0, 1)[1]) > 0, "train: mask: the ", without_loss_,
+                " tokens of its prefix bear no loss, and problem=", s.problem, " has no target after them; use a "
+                "shorter prefix");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
@@ -113,12 +118,14 @@ class Algorithmic final : public Task {
     for (int64_t row = 0; row < rows; ++row)
       problem_->write(rng.derive(first + row), {inputs.mutable_data<int32_t>() + row * length, tokens},
                       {targets.mutable_data<int32_t>() + row * length, tokens});
+    Batch all{inputs, targets};
+    leave_out_first_targets(all, without_loss_);
     return {inputs, targets};
   }
 
   Settings settings_;
   std::unique_ptr<Problem> problem_;
-  int64_t batch_, vocabulary_ = 0;
+  int64_t batch_, vocabulary_ = 0, without_loss_ = 0;
   RandomKey rng_;
 };
 REGISTER_TASK(Algorithmic);

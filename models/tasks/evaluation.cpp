@@ -39,7 +39,7 @@ double loss_in_parts(nn::Module& model, const Batch& batch, const Tensor& docume
 
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch,
                                  const std::function<bool()>& stop, std::optional<int32_t> end_of_document,
-                                 int64_t at_once) {
+                                 int64_t at_once, int64_t without_loss) {
   const NoGrad guard;
   const Device device = nn::device_of(model);
   MeanLoss loss;
@@ -49,6 +49,8 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
     Batch scored = window;
     Tensor document_ids;
     if (end_of_document) document_ids = separate_documents(scored, *end_of_document).to(device);
+    leave_out_first_targets(scored, without_loss);
+    if (without_loss > 0 && count_targets(scored.targets) == 0) return true;
     const auto of_whole_batch = [&] {
       nn::ForwardPass pass;
       pass.document_ids = document_ids;

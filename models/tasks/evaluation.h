@@ -28,10 +28,11 @@ class MeanLoss {
 // Returns the negative log-likelihood in nats of every token but the first, each predicted once,
 // over consecutive windows of `context` tokens. No result if `stop` returns true between them. With
 // `end_of_document`, documents are separate and the token after it is not a target. On the CPU, the
-// windows of a batch pass the model `at_once` at a time, which bounds memory and changes no bit.
+// windows of a batch pass the model `at_once` at a time, which bounds memory and changes no bit. The
+// first `without_loss` tokens of each window predict nothing.
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch = 16,
                                  const std::function<bool()>& stop = {}, std::optional<int32_t> end_of_document = {},
-                                 int64_t at_once = 16);
+                                 int64_t at_once = 16, int64_t without_loss = 0);
 
 // Returns a warning, or none if nothing of the validation is training data. `all`: the validation's
 // units; `own`: it has validation_data, else it is a fraction of `data`.

@@ -13,6 +13,7 @@
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
 #include "engine/types/usage_error.h"
+#include "models/data/class_subset.h"
 #include "models/data/image_batches.h"
 #include "models/data/images.h"
 #include "models/model.h"
@@ -72,6 +73,7 @@ class ImageClassification final : public Task {
 
   ImageClassification(const Settings& s, AnySettings& model, const TaskOptions& options)
       : settings_(s),
+        among_(named_classes(options)),
         set_(read(s, model, options)),
         fresh_head_(known_classes(options)),
         classes_(fill(model)),
@@ -156,7 +158,16 @@ class ImageClassification final : public Task {
   }
 
  private:
-  static ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) {
+  static std::optional<ClassSubset> named_classes(const TaskOptions& options) {
+    if (options.among.empty()) return std::nullopt;
+    return ClassSubset(options.among, restore_classes(options.tokenizer));
+  }
+  // Leaves out images of other classes than those of `among`.
+  ImageSet part_of(ImageSet set, const std::string& folder) const {
+    if (among_) among_->apply(set, folder);
+    return set;
+  }
+  ImageSet read(const Settings& s, const AnySettings& model, const TaskOptions& options) const {
     using Splits = ImageOptions::Splits;
     const bool evaluating = options.purpose == Purpose::evaluate, separate = !s.validation_data.empty();
     check_usage(!s.data.empty() || evaluating, "train: there are no training images; use --data=FOLDER");
@@ -180,17 +191,17 @@ class ImageClassification final : public Task {
         held_out.notes.push_back(std::move(each));
     };
     if (s.data.empty()) {
-      ImageSet held_out = squares(read_held_out(s, wanted), s.validation_data);
+      ImageSet held_out = squares(part_of(read_held_out(s, wanted), s.validation_data), s.validation_data);
       note_training_data(held_out, {});
       return held_out;
     }
-    ImageSet set = squares(read_images(s.data, wanted), s.data);
+    ImageSet set = part_of(squares(read_images(s.data, wanted), s.data), s.data);
     if (!separate) {
       note_training_data(set, {});
       return set;
     }
     wanted.size = set.train.height, wanted.channels = set.train.channels;
-    ImageSet held_out = read_held_out(s, wanted);
+    ImageSet held_out = part_of(read_held_out(s, wanted), s.validation_data);
     note_training_data(held_out, evaluating ? std::optional<Fingerprint>() : set.fingerprint());
     const auto matched = match_classes(held_out.classes, set.classes);
     check(matched.has_value(), "train: ", s.validation_data, " has classes ", listed(held_out.classes), ", but ",
@@ -226,8 +237,10 @@ class ImageClassification final : public Task {
     const auto matched = match_classes(set_.classes, known);
     const bool evaluating = options.purpose == Purpose::evaluate, all = set_.classes.size() == known.size();
     if (!matched || (!evaluating && !all)) {
-      check(!evaluating, "evaluate: ", data(), " has classes ", listed(set_.classes), ", but the model has classes ",
-            listed(known), "; use images of the latter classes, or train on these images with --init_from=RUN");
+      check(!evaluating, "evaluate: ", data(), " has classes ", listed(set_.classes),
+            ", but the model was never trained on '", first_unknown(known), "'; its classes are ", listed(known),
+            "; use images of these classes, leave others out with --among=FILE, or train on these images with "
+            "--init_from=RUN");
       check(options.purpose == Purpose::init_from, "train: ", data(), " has classes ", listed(set_.classes),
             ", but the resumed run has classes ", listed(known),
             "; resume it with images of the latter classes, or start a new run with --init_from=RUN");
@@ -244,6 +257,15 @@ class ImageClassification final : public Task {
     if (!are_numbers(names) && matched->by == MatchedClasses::By::order)  // names are better than numbers
       for (size_t i = 0; i < names.size(); ++i) set_.classes[static_cast<size_t>(matched->labels[i])] = names[i];
     return false;
+  }
+  // Returns the first class of the data that is not among the known ones.
+  std::string first_unknown(const std::vector<std::string>& known) const {
+    const auto is_unknown = [&](const std::string& name) {
+      const auto matched = match_classes({name}, known);
+      return !matched || matched->by == MatchedClasses::By::order;
+    };
+    const auto first = std::find_if(set_.classes.begin(), set_.classes.end(), is_unknown);
+    return first == set_.classes.end() ? set_.classes[0] : *first;
   }
   // Sets the model's settings that depend on the data; returns the number of its classes.
   int64_t fill(const AnySettings& model) {
@@ -262,9 +284,10 @@ class ImageClassification final : public Task {
     double loss, accuracy;  // loss in nats
   };
   // Drops logits without a class: the setting `classes` may exceed the number of classes.
-  Tensor named(const Tensor& logits) const {
+  Tensor candidates(const Tensor& logits) const {
     const auto names = static_cast<int64_t>(set_.classes.size());
-    return names < logits.size(-1) ? slice(logits, 1, 0, names) : logits;
+    const Tensor named = names < logits.size(-1) ? slice(logits, 1, 0, names) : logits;
+    return among_ ? among_->among(named) : named;
   }
   // Evaluates `count` images at even distances, because folders hold one class after another.
   std::optional<Scores> evaluate(nn::Module& model, const Images& images, int64_t count,
@@ -283,7 +306,7 @@ class ImageClassification final : public Task {
       std::vector<Tensor> tensors = tensors_of(some, false);
       for (Tensor& x : tensors) x = x.to(device);
       nn::ForwardPass pass;
-      const Tensor logits = model(tensors[0], pass), found = argmax(named(logits)).to(Device::cpu);
+      const Tensor logits = model(tensors[0], pass), found = argmax(candidates(logits)).to(Device::cpu);
       correct += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
                                     std::plus<>(), std::equal_to<>());
       loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here);
@@ -327,7 +350,8 @@ class ImageClassification final : public Task {
   }
 
   Settings settings_;
-  std::vector<std::string> notes_;  // about classes
+  std::optional<ClassSubset> among_;  // of the model's classes; none: all
+  std::vector<std::string> notes_;    // about classes
   ImageSet set_;
   bool fresh_head_;
   int64_t classes_;

@@ -47,6 +47,7 @@ class LanguageModeling final : public TextTask {
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
     Batch b = batches_.value().at(step, micro_batch);
+    leave_out_first_targets(b, without_loss());
     if (!end_of_document_) return {b.inputs, b.targets};
     const Tensor ids = separate_documents(b, *end_of_document_);
     return {b.inputs, b.targets, ids};
@@ -64,12 +65,12 @@ class LanguageModeling final : public TextTask {
     const SpanReport spans(model);
     const auto loss_on = [&](const TokenSequence& tokens) {
       return evaluate(model, tokens, context(), validation_windows, stop, end_of_document_,
-                      windows_at_once(nn::device_of(model)));
+                      windows_at_once(nn::device_of(model)), without_loss());
     };
     const auto loss = loss_on(validation());
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
-    add_bits_per_character(found, *loss, end_of_document_);
+    if (without_loss() == 0) add_bits_per_character(found, *loss, end_of_document_);
     spans.add_to(found);
     if (training_sample().size() < 2) return found;
     const auto training_loss = loss_on(training_sample());

@@ -6,8 +6,9 @@
 
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
+#include "models/architectures/masks.h"
 #include "models/data/characters.h"
-#include "models/data/prepared.h"
+#include "models/data/text_format.h"
 #include "models/model.h"
 
 namespace orrery::models {
@@ -26,14 +27,15 @@ std::unique_ptr<Tokenizer> tokenizer_of(TextSettings& s, const TaskOptions& opti
   const bool by_default = s.tokenizer == TextSettings().tokenizer;
   if (!options.tokenizer.empty()) {
     std::unique_ptr<Tokenizer> restored = restore_tokenizer(options.tokenizer);
-    if (by_default && tokenizer_of_prepared(s.data)) s.tokenizer = restored->name();
+    if (by_default && tokenizer_of_tokens(s.data)) s.tokenizer = restored->name();
     return restored;
   }
-  if (!is_prepared(s.data)) {
-    if (is_made_of_text(s.tokenizer)) check_text_fits(s.data, s.tokenizer);  // checked before the text is read
-    return make_tokenizer(s.tokenizer, s.data);
+  if (!has_tokens(s.data)) {
+    const TextSource data(s.data, s.text_field);
+    if (is_made_of_text(s.tokenizer)) check_text_fits(data, s.tokenizer);  // checked before the text is read
+    return make_tokenizer(s.tokenizer, data);
   }
-  std::unique_ptr<Tokenizer> own = tokenizer_of_prepared(s.data);
+  std::unique_ptr<Tokenizer> own = tokenizer_of_tokens(s.data);
   if (own && by_default) s.tokenizer = own->name();
   if (own && s.tokenizer == own->name()) return own;
   const auto refuse = [&]() -> std::string { refuse_tokenizer(s.data, own.get(), s.tokenizer); };
@@ -62,7 +64,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
   if (vocabulary == 0) vocabulary = tokenizer_->size();
   check(vocabulary >= tokenizer_->size(), "train: vocabulary (", vocabulary, ") must be at least the tokenizer's ",
         tokenizer_->size(), " tokens; leave it out or raise it");
-  vocabulary_ = vocabulary;
+  vocabulary_ = vocabulary, without_loss_ = positions_without_loss(model);
   TokenSequence held_out;
   std::vector<TrainingData> trained_on = options.trained_on;
   TrainingOverlap overlap;
@@ -75,7 +77,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     if (text.division().bytes > 0) extra_inputs_[key + division_mark] = text.division();
   };
   if (!s.data.empty()) {
-    const Text text(s.data, *tokenizer_, own_ ? 0 : s.validation_fraction);
+    const Text text({s.data, s.text_field}, *tokenizer_, own_ ? 0 : s.validation_fraction);
     if (options.purpose != Purpose::evaluate) text.check_context(context_);
     fingerprint_ = text.fingerprint(), training_ = text.train(), held_out = text.validation();
     trained_parts_ = models::trained_parts(text, training_.size());
@@ -86,14 +88,14 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
     note_files("data", text);
   }
   if (own_) {
-    const Text text(s.validation_data, *tokenizer_, 0);
+    const Text text({s.validation_data, s.text_field}, *tokenizer_, 0);
     const bool split = text.validation().size() > 0;  // a prepared folder has its own
     held_out = split ? text.validation() : text.train();
     note_share(text, split ? text.train().size() : 0);
     (s.data.empty() ? fingerprint_ : extra_inputs_["validation_data"]) = text.fingerprint();
     note_files("validation_data", text);
   }
-  const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_prepared(s.data));
+  const bool made_of_text = s.data.empty() || (is_made_of_text(s.tokenizer) && !tokenizer_of_tokens(s.data));
   if (!made_of_text) extra_inputs_["tokenizer"] = fingerprint_of(*tokenizer_);
   check(s.validation_tokens <= held_out.size(), command_of(options.purpose), ": validation_tokens (",
         s.validation_tokens, ") must be at most ", held_out.size(),
@@ -106,7 +108,7 @@ TextTask::TextTask(TextSettings& s, AnySettings& model, const TaskOptions& optio
 }
 
 void TextTask::check_end_of_documents(const char* command, const std::string& data) const {
-  const auto own = tokenizer_of_prepared(data);
+  const auto own = tokenizer_of_tokens(data);
   if (!own || own->end_of_text() == end_of_text()) return;
   const auto described = [](const std::optional<int32_t>& end) { return end ? text("token ", *end) : "no token"; };
   fail(command, ": documents=yes, but in ", data, " a document ends with ", described(own->end_of_text()),
@@ -134,6 +136,7 @@ std::vector<Tensor> TextTask::validation_example(int64_t max_tokens) const {
   validation().read(0, tokens);
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
+  std::fill_n(targets.begin(), std::min(count, without_loss_), -1);
   return {Tensor::from(Shape{1, count}, tokens), Tensor::from(Shape{count}, targets)};
 }
 

@@ -12,16 +12,18 @@
 namespace orrery::models {
 
 struct TextSettings {
-  std::string data, validation_data, tokenizer = "character";
+  std::string data, validation_data, text_field = "text", tokenizer = "character";
   double validation_fraction = 0.1;
   int64_t validation_tokens = 0, training_loss_tokens = 16384;
 
   template <class V>
   void visit(V& v) {
     v.common("data", data,
-             "training text, a file or folder (UTF-8); or data prepared by `orrery prepare`, nanoGPT or llm.c");
+             "text file or folder (UTF-8, JSONL, CSV, TSV); or tokens of `orrery prepare`, nanoGPT or llm.c");
     v("validation_data", validation_data,
       "validation text; of a prepared folder its val.bin; if not given, the end of `data` (validation_fraction)");
+    v("text_field", text_field,
+      "field of JSONL, or column of CSV and TSV, with the text; empty: read such files as plain text");
     v.common("tokenizer", tokenizer,
              "tokenizer by name (character, byte, ...) or path; character, byte, byte_pair(vocabulary=N), "
              "sentence_piece(vocabulary=N); if not given, that of prepared data",
@@ -79,6 +81,7 @@ class TextTask : public Task {
   void check_end_of_documents(const char* command, const std::string& data) const;
   int64_t batch_size() const { return batch_; }
   int64_t context() const { return context_; }
+  int64_t without_loss() const { return without_loss_; }  // first tokens that see later ones
 
  private:
   std::string data_;
@@ -89,7 +92,7 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> extra_inputs_;
   std::vector<std::string> notes_;  // about files that are left out, and the validation split
   TokenSequence training_, validation_, training_sample_;
-  int64_t batch_, context_, vocabulary_;
+  int64_t batch_, context_, vocabulary_, without_loss_;
   mutable bool counted_ = false;
   mutable std::optional<int64_t> characters_;  // of the validation's targets, once counted_
 };

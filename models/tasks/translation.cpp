@@ -25,7 +25,9 @@ class Translation final : public Task {
   static inline const TaskInfo info{.name = "translation",
                                     .description = "translation of sentences or documents into another language"};
   struct Settings {
-    std::string data, translations, validation_data, validation_translations, tokenizer = "sentence_piece";
+    std::string data, translations, validation_data, validation_translations, source_field = "source",
+                                                                              target_field = "target",
+                                                                              tokenizer = "sentence_piece";
     int64_t source_column = 1, target_column = 2, document_column = 0, document_lines = 0, training_loss_pairs = 256,
             batch_tokens = 3000, max_length = 0;
     double validation_fraction = 0.05, label_smoothing = 0.1;
@@ -33,7 +35,7 @@ class Translation final : public Task {
 
     template <class V>
     void visit(V& v) {
-      v.common("data", data, "training sentences, one per line (UTF-8); without `translations`: a file with columns");
+      v.common("data", data, "training sentences, one per line (UTF-8); without `translations`: JSONL or columns");
       v.common("translations", translations, "translations of `data`, line by line");
       v("validation_data", validation_data,
         "validation sentences, in the form of `data`; if not given, validation_fraction of `data`");
@@ -45,6 +47,8 @@ class Translation final : public Task {
         "consecutive lines with equal text in this column form a document; 0: each line is a pair", between(0, 1000));
       v("document_lines", document_lines,
         "maximum lines of a document per pair; further lines form the next pairs; 0: no limit", between(0, 1000000));
+      v("source_field", source_field, "field of JSONL with the sentence; empty: a .jsonl file has columns");
+      v("target_field", target_field, "field of JSONL with the translation");
       v.common("tokenizer", tokenizer,
                "tokenizer of both languages, by name or path; sentence_piece(vocabulary=8000), character or byte",
                with_aliases({"token_ids|numbers"}));
@@ -178,12 +182,14 @@ class Translation final : public Task {
 
  private:
   PairFiles files(const std::string& source, const std::string& target) const {
-    return {source,
-            target,
-            settings_.source_column,
-            settings_.target_column,
-            settings_.document_column,
-            settings_.document_lines};
+    return {.source = source,
+            .target = target,
+            .source_column = settings_.source_column,
+            .target_column = settings_.target_column,
+            .document_column = settings_.document_column,
+            .document_lines = settings_.document_lines,
+            .source_field = settings_.source_field,
+            .target_field = settings_.target_field};
   }
   // Counts the pairs, from the first, that a run on them, or on these and further ones, trained on.
   static TrainingOverlap pairs_trained_on(std::span<const TextPair> all, std::span<const TrainingData> runs) {

@@ -9,6 +9,7 @@
 #include "engine/system/version.h"
 #include "engine/tensor/finite.h"
 #include "engine/tensor/safetensors.h"
+#include "models/data/text_format.h"
 #include "models/formats/json.h"
 #include "models/model.h"
 
@@ -162,6 +163,23 @@ void name_own_token(Assignments& settings) {
   }
 }
 
+// Adds text_field= where an older run read files that have fields as plain text.
+void name_text_field(Assignments& settings) {
+  const auto has_fields = [](const std::string& path) {
+    try {
+      return !path.empty() && has_many_documents(TextPath(path));
+    } catch (const Error&) {
+      return false;  // the data are gone
+    }
+  };
+  bool of_text = false, named = false, fields = false;
+  for (const auto& [key, value] : settings) {
+    of_text |= key == "validation_tokens", named |= key == "text_field";
+    fields |= (key == "data" || key == "validation_data") && has_fields(value);
+  }
+  if (of_text && !named && fields) settings.emplace_back("text_field", "");
+}
+
 CheckpointState state_in(const std::string& content, const std::string& what) {
   Json json = parse_json(content, what);
   CheckpointState state;
@@ -176,7 +194,7 @@ CheckpointState state_in(const std::string& content, const std::string& what) {
   state.tokenizer = json_text(tokenizer);
   check(settings.is_object(), what, ": 'settings' must be an object {...}");
   for (const auto& [key, value] : settings.items()) state.settings.emplace_back(key, text_of(settings, key, what));
-  name_own_token(state.settings);
+  name_own_token(state.settings), name_text_field(state.settings);
   if (!json.contains("format")) {  // an older checkpoint
     for (const char* later : {"files", "text", "sha256"}) check(!json.contains(later), what, ": 'format' is missing");
     return state;

@@ -9,7 +9,7 @@
 
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
-#include "models/data/prepared.h"
+#include "models/data/text_format.h"
 #include "models/data/tokenizer.h"
 #include "models/tasks/base/task.h"
 
@@ -42,6 +42,8 @@ constexpr auto loss_settings =
                                 {"target_column", MetricKind::all, true},
                                 {"document_column", MetricKind::all, true},
                                 {"document_lines", MetricKind::all, true},
+                                {"source_field", MetricKind::all, true},
+                                {"target_field", MetricKind::all, true},
                                 {"max_length", MetricKind::all, true},
                                 {"skip_broken", MetricKind::all, true},
                                 {"tokenizer", MetricKind::all},
@@ -127,7 +129,8 @@ Value relevant_value(const LossSetting& setting, const Listed& run, unsigned met
   if ((setting.key == "data" || setting.key == "translations") && separate) {
     // A vocabulary may be trained on the data, or come with their tokens.
     const TokenizerEntry* const named = tokenizers().find(tokenizer.substr(0, tokenizer.find('(')));
-    if (metric == MetricKind::metrics || tokenizers_known || ((!named || !named->train) && !is_prepared(value("data"))))
+    if (metric == MetricKind::metrics || tokenizers_known || tokenizer.empty() ||
+        ((!named || !named->train) && !has_tokens(value("data"))))
       return {};
   }
   const std::string tokens = value("validation_tokens");  // with a number of tokens, those of different texts

@@ -6,6 +6,7 @@
 #include "engine/system/machine_memory.h"
 #include "engine/system/pool.h"
 #include "engine/types/format.h"
+#include "models/architectures/masks.h"
 #include "models/model.h"
 #include "models/training/rehearsal.h"
 
@@ -183,12 +184,13 @@ HostMemoryLimit::~HostMemoryLimit() { set_memory_limit(Device::cpu, before_); }
 bool HostMemoryLimit::reached() const { return memory_use(Device::cpu).refused > refused_; }
 
 int64_t MemoryPlan::total() const {
-  return weights + gradients + optimizer_state + guard + signal_propagation + activations + data + program;
+  return weights + gradients + optimizer_state + masks + guard + signal_propagation + activations + data + program;
 }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {{"weights", weights},
                                                       {"gradients", gradients},
                                                       {"optimizer", optimizer_state},
+                                                      {"masks", masks},
                                                       {"nan guard", guard},
                                                       {"signal propagation", signal_propagation},
                                                       {"activations", activations},
@@ -252,6 +254,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     fail_to_fit(s, "more than", static_cast<double>(plan.free),
                 orrery::text("weights and gradients alone are more than ", max_parameters, " parameters"), plan);
   plan.parameters = *parameters, plan.gradients = Pool::block_size(*parameters * gradient);
+  plan.masks = bytes_of_masks(s.model_settings, layers_of(s));
   plan.weights = plan.gradients + (dtype == Dtype::bf16 ? Pool::block_size(*parameters * bytes_of(dtype)) : 0);
 
   const TrainSettings two = settings_with_layers(s, std::min<int64_t>(2, layers_of(s)));
@@ -271,7 +274,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     plan.activations = std::max(plan.activations, bytes_of_loading(s, plan));
   };
   const auto needs = [&](double fraction) {  // with scaled activations and signal propagation
-    return static_cast<double>(plan.weights + plan.gradients + plan.optimizer_state + plan.guard) +
+    return static_cast<double>(plan.weights + plan.gradients + plan.optimizer_state + plan.masks + plan.guard) +
            static_cast<double>(plan.activations + plan.signal_propagation) * fraction +
            static_cast<double>(on_host ? plan.program + plan.data : 0);
   };

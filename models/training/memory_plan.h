@@ -27,6 +27,7 @@ struct MemoryPlan {
   int64_t weights = 0;     // bytes, with the f32 master weights of a bf16 model
   int64_t gradients = 0;
   int64_t optimizer_state = 0;     // bytes, as all that follow
+  int64_t masks = 0;               // tables of named masks
   int64_t guard = 0;               // with nan_guard: copies of weights and optimizer state, to undo an update
   int64_t signal_propagation = 0;  // its memory in addition to that of a step
   int64_t activations = 0;     // the most that a step, a validation, metrics or loading hold in addition to the above

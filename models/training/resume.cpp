@@ -23,6 +23,7 @@ namespace {
 // How the run trains, computes, logs and saves.
 constexpr std::string_view changeable_settings[] = {"model",  // a preset; the model's class and settings are compared
                                                     "dropout",
+                                                    "text_field",  // the fingerprint is of the texts in it
                                                     "flip",
                                                     "crop_padding",
                                                     "out",
@@ -124,8 +125,8 @@ std::string difference_of_data(const TrainSettings& now, const TrainSettings& th
     if (key.ends_with(division_mark)) {
       const std::string setting = key.substr(0, key.size() - division_mark.size());
       if (found == extra_inputs.end() || found->second != its)
-        differs = text("train: --", setting, "=", setting_of(now, setting), " is split into other files than the ",
-                       its.bytes, " that the run in ", now.out,
+        differs = text("train: --", setting, "=", setting_of(now, setting),
+                       " is divided into other documents than the ", its.bytes, " that the run in ", now.out,
                        " read; resume it with those, or add --allow_new_text=yes to continue with these");
     } else if (found != extra_inputs.end() && key != "tokenizer") {  // the checkpoint holds that, in its version's form
       differs = difference(found->second, its, setting_of(now, key), key);

@@ -64,6 +64,16 @@ std::vector<std::pair<std::string, int64_t>> parameters_by_part(const TrainSetti
   return {};
 }
 
+bool ends_above_peak(const TrainSettings& s) {
+  return s.min_learning_rate > s.learning_rate && schedule_of(s)->learning_rate(s.steps) > s.learning_rate;
+}
+
+void check_end_of_schedule(const TrainSettings& s) {
+  check(!ends_above_peak(s), "train: schedule ", print(s.schedule), " ends at min_learning_rate ",
+        print_number(s.min_learning_rate), ", above its peak, learning_rate ", print_number(s.learning_rate),
+        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
+}
+
 void check_no_conflict(const TrainSettings& s) {
   check(!s.cuda_graph || s.device == "cuda",
         "train: --cuda_graph=yes needs a GPU; add --device=cuda, or leave --cuda_graph out");
@@ -79,10 +89,7 @@ void check_no_conflict(const TrainSettings& s) {
       "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");
   check(!s.nan_guard || !s.profile,
         "train: --nan_guard=yes would distort the times of --profile=yes; leave one of them out");
-  check(s.resume || s.min_learning_rate <= s.learning_rate || schedule_of(s)->learning_rate(s.steps) <= s.learning_rate,
-        "train: schedule ", print(s.schedule), " ends at min_learning_rate ", print_number(s.min_learning_rate),
-        ", above its peak, learning_rate ", print_number(s.learning_rate),
-        "; use --min_learning_rate=", print_number(s.learning_rate / 10), " or --schedule=constant");
+  if (!s.resume) check_end_of_schedule(s);
   check(!s.cuda_graph || !s.profile,
         "train: --profile=yes times each operation, but a replayed step runs none separately; leave --cuda_graph out");
 }
@@ -157,7 +164,11 @@ std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
         "train: --cuda_graph=yes captures a step per combination of batch shapes, and the batches of task=", s.task,
         " vary in shape; use gradient_accumulation_steps=1 with larger batches instead of ",
         s.gradient_accumulation_steps, ", or leave --cuda_graph out");
-  if (!start.resumed.empty()) check_same_run(s, start.state, *task);
+  if (!start.resumed.empty()) {
+    check_same_run(s, start.state, *task);
+    // A run that was begun with such an end, by an older version, still resumes as it is.
+    if (!ends_above_peak(make_settings(start.state.settings))) as_usage([&] { check_end_of_schedule(s); });
+  }
   check(start.resumed.empty() || start.state.step < s.steps || !has_new_data(s, start.state, *task), "train: steps ",
         s.steps, ", but the run in ", s.out, " has done ", start.state.step,
         ", so it would not train on the other data of --allow_new_text=yes; raise --steps, or evaluate it on them with "

@@ -134,7 +134,7 @@ struct TrainSettings {
       "train on the first batch only, as a check: the loss must fall to nearly 0");
     v.section("run");
     v.common("resume", resume,
-             "continue the run in `out` (yes) or in folder RUN; its own settings hold, except those given");
+             "continue a run: yes (that in `out`) or its folder; its own settings hold, except those given");
     v("resume_from_previous|from_previous", resume_from_previous,
       "with resume: if the last checkpoint is damaged, rename it to step_....damaged and use the previous");
     v("allow_new_text|other_text", allow_new_text, "with resume: allow other data than the run was trained on so far");

@@ -7,12 +7,14 @@
 
 #include "models/tasks/base/task.h"
 #include "nn/optimizers/base/optimizer.h"
+#include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
 
-ShortRun short_run(const NamedModel& named, const std::string& data, int64_t steps, uint64_t seed) {
-  constexpr int64_t batch_size = 4, warmup_steps = 20;
-  constexpr double learning_rate = 1e-3;
+ShortRun short_run(const NamedModel& named, const std::string& data, int64_t steps,
+                   const ShortRunOptions& options) {
+  constexpr int64_t batch_size = 4;
+  const uint64_t seed = options.seed;
   const TaskClass& task_class = tasks().at(named.model_class.task);
   const AnySettings task_settings = task_class.settings;
   setting_of<std::string>(task_settings, "data") = data;
@@ -22,7 +24,9 @@ ShortRun short_run(const NamedModel& named, const std::string& data, int64_t ste
   nn::Module& model = *made;
   nn::initialize(model, seed);
   nn::FlatParameters parameters(model);
-  const auto optimizer = nn::make_optimizer(parse_spec("adamw(beta2=0.99, weight_decay=0.1)"), parameters);
+  const auto optimizer = nn::make_optimizer(options.optimizer, parameters);
+  const auto schedule = nn::make_schedule(
+      options.schedule, {.learning_rate = 1e-3, .min_learning_rate = 1e-4, .warmup_steps = 19, .steps = steps});
 
   const auto start = std::chrono::steady_clock::now();
   ShortRun run;
@@ -34,7 +38,7 @@ ShortRun short_run(const NamedModel& named, const std::string& data, int64_t ste
     run.losses.push_back(loss.item());
     if (!std::isfinite(run.losses.back())) break;
     loss.backward();
-    optimizer->step(learning_rate * std::min(1.0, static_cast<double>(step + 1) / warmup_steps), 1);
+    optimizer->step(schedule->learning_rate(step), 1);
   }
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (run.losses.empty()) return run;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/settings/spec.h"
 #include "models/model.h"
 
 namespace orrery::models {
@@ -14,8 +15,15 @@ struct ShortRun {
   double seconds = 0;
 };
 
-// Trains a model on `data`: batches of 4, AdamW at 1e-3 after 20 warm-up steps. Equal seeds give
-// all models equal batches. Stops at a loss that is not finite.
-ShortRun short_run(const NamedModel& model, const std::string& data, int64_t steps, uint64_t seed = 1);
+struct ShortRunOptions {
+  Spec optimizer = parse_spec("adamw(beta2=0.99, weight_decay=0.1)"), schedule = parse_spec("constant");
+  uint64_t seed = 1;
+};
+
+// Trains a model on `data`: batches of 4, a learning rate that reaches 1e-3 in step 20 and, if the
+// schedule decays, ends at 1e-4. Equal seeds give all models equal batches. Stops at a loss that is
+// not finite.
+ShortRun short_run(const NamedModel& model, const std::string& data, int64_t steps,
+                   const ShortRunOptions& options = {});
 
 }  // namespace orrery::models

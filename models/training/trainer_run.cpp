@@ -1,6 +1,7 @@
 // A run: its steps, validations and checkpoints, and how it ends. trainer.cpp has the step.
 #include <cmath>
 
+#include "models/architectures/masks.h"
 #include "models/settings/settings_file.h"
 #include "models/training/not_finite.h"
 #include "models/training/resume.h"
@@ -97,6 +98,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)), plugins_);
   RunReporter reporter(s.out, step_, events);
   reporter.warnings(task_->warnings());
+  reporter.warnings(mask_notes(s.model_settings));
   reporter.warnings(folder_->remove_partial());
   if (s.signal_propagation && step_ == 0) {
     std::vector<Tensor> batch = task_->batch(0, 0);

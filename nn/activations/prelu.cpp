@@ -22,6 +22,7 @@ struct Prelu {
       .kinks = {0},
       .limits = {-ActivationInfo::infinity, ActivationInfo::infinity},
   };
+  using tensor_cores = void;
   static constexpr int parameters = 1;
   double initial = 0.25;
 

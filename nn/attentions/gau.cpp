@@ -70,7 +70,7 @@ class Gau final : public Sublayer {
       in.query = options_.position->rotate(in.query, pass), in.key = options_.position->rotate(in.key, pass);
     append_to_cache(*this, in, pass);
     add_relative_positions(options_.position, pass.offset() + x.size(1), in);
-    const AttentionOptions o{
+    AttentionOptions o{
         .mask = {.causal = options_.causal,
                  .attend_to_self = settings_.layer.attend_to_self != "no",
                  .query_offset = pass.offset(),
@@ -79,6 +79,7 @@ class Gau final : public Sublayer {
                  .key_document_ids = pass.document_ids},
         .dropout = pass.training ? settings_.layer.dropout : 0,
         .rng_key = pass.training && settings_.layer.dropout > 0 ? rng_key(pass) : DeviceRandomKey{}};
+    narrow_to_named(options_.mask.get(), in, pass, o.mask);
     const Tensor n = length_.length(in, o.mask);
     in.query = (in.query.to(n.dtype()) / n).to(in.query.dtype());
     const Tensor output = attention(in, o, square_).output.reshape(u.shape());

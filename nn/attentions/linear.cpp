@@ -24,6 +24,7 @@
 #include "engine/ops/ops.h"
 #include "engine/types/dispatch.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/attentions/base/running_sums.h"
 
 namespace orrery::nn {
@@ -62,47 +63,35 @@ struct Ranges {
   }
 };
 
-// 1 for each query (each key in UsedKeys) that is in at least one visible pair, else 0.
-template <class T>
-struct UsedQueries {
-  const int32_t *ranges, *reverse;  // `reverse`: the reversed ranges, or null
-  int64_t queries;
-  Out<T> used;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t mirrored = r - r % queries + queries - 1 - r % queries;
-    const bool some =
-        ranges[2 * r] < ranges[2 * r + 1] || (reverse && reverse[2 * mirrored] < reverse[2 * mirrored + 1]);
-    const Out<T> out = used;
-    row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
-  }
-};
+// 1 for each key that at least one query attends to, else 0; row r is key r % keys of sequence r / keys.
 template <class T>
 struct UsedKeys {
-  const int32_t *ranges, *reverse;
-  int64_t queries, keys;
+  MaskView mask;
   Out<T> used;
-  // Finds the first query whose range ends beyond j; it has the smallest begin of all such queries.
-  HOST_DEVICE static bool is_visible(const int32_t* range, int64_t queries, int64_t j) {
-    int64_t low = 0, high = queries;
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (range[2 * middle + 1] > j)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    return low < queries && range[2 * low] <= j;
-  }
   template <class Row>
   HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t first = r / keys * queries * 2, j = r % keys;
-    const bool some =
-        is_visible(ranges + first, queries, j) || (reverse && is_visible(reverse + first, queries, keys - 1 - j));
+    const MaskView my = mask;
+    const int64_t sequence = r / my.keys;
+    const int j = static_cast<int>(r % my.keys), own = j - my.masked;
+    const Interval band = queries_of_keys(my, j, 1);
+    int n = maximum(0, band.end - band.begin) - (own >= band.begin && own < band.end ? 1 : 0);
+    if (my.query_document_ids) n = row.sum([=](int i) { return is_visible(my, sequence, i, j) ? 1 : 0; });
+    const bool some = n > 0 && j < length_of(my, sequence);
     const Out<T> out = used;
     row.once([=] { out[r] = Arithmetic<T>(some ? 1 : 0); });
   }
 };
+// Nonzero for each key in at least one visible pair: (B or 1, Tk, 1, 1).
+Tensor used_keys(const AttentionInputs& in, const AttentionMask& m) {
+  const int64_t batch = m.lengths || m.query_document_ids ? in.key.size(0) : 1, keys = in.key.size(1);
+  const int64_t queries = in.query.size(1);
+  const Tensor used = Tensor::empty_like(in.key, Shape{batch, keys, 1, 1});
+  dispatch(in.key.dtype(), "linear_attention", [&]<class T>() {
+    rows(in.key.device(), used.numel(), m.query_document_ids ? static_cast<int>(queries) : 1,
+         UsedKeys<T>{view_of(m, queries, keys), {used.mutable_data<T>()}});
+  });
+  return used;
+}
 
 struct LinearAttentionOperation {
   static constexpr const char* name = "linear_attention";
@@ -139,26 +128,6 @@ struct LinearAttentionOperation {
               " is not contiguous; running sums need documents packed one after another");
       }
     }
-  }
-
-  // 1 for queries and keys in at least one visible pair, else 0: (B, Tq, 1, 1) and (B, Tk, 1, 1).
-  struct UsedTokens {
-    Tensor queries, keys;
-  };
-  UsedTokens used(const Tensor& query, const Tensor& key) const {
-    const std::vector<Scan> scan = scans(query, key);
-    const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
-    const int32_t *const ranges = scan[0].ranges.data<int32_t>(), *const reverse = scan.size() > 1
-                                                                                       ? scan[1].ranges.data<int32_t>()
-                                                                                       : nullptr;
-    const UsedTokens used = {Tensor::empty_like(query, Shape{batch, queries, 1, 1}),
-                             Tensor::empty_like(query, Shape{batch, keys, 1, 1})};
-    dispatch(query.dtype(), name, [&]<class T>() {
-      rows(query.device(), batch * queries, 1,
-           UsedQueries<T>{ranges, reverse, queries, {used.queries.mutable_data<T>()}});
-      rows(query.device(), batch * keys, 1, UsedKeys<T>{ranges, reverse, queries, keys, {used.keys.mutable_data<T>()}});
-    });
-    return used;
   }
 
   template <class F>
@@ -227,16 +196,17 @@ class LinearAttention final : public AttentionLayer {
   static inline const Info info{.name = "linear",
                                 .formula = "o_i = sum_j <F(q_i D^-1/4), F(k_j D^-1/4)> v_j, by running sums",
                                 .source = "Katharopoulos et al. 2020, arXiv:2006.16236",
-                                .parameters = "as softmax",
+                                .parameters = "as softmax; those of F, one set for the layer",
                                 .saves = "q, k, F(q), F(k), v"};
 
   LinearAttention(const Spec& spec, const AttentionLayerOptions& options)
       : LinearAttention(settings_from<Settings>(spec), options) {}
   LinearAttention(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options,
-                       {.dropout = false, .relative_position = false, .span = false, .slots = false}),
-        function_(settings.function),
-        normalize_(settings.normalize) {}
+                       {.dropout = false, .relative_position = false, .span = false, .slots = false, .mask = false}),
+        normalize_(settings.normalize) {
+    set_function(settings.function, {.parameters_per = "layer"});  // of queries and keys, whose heads may differ
+  }
 
  private:
   Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
@@ -249,6 +219,7 @@ class LinearAttention final : public AttentionLayer {
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
     AttentionInputs mapped = in;
+    mapped.parameters = {};
     std::tie(mapped.query, mapped.key) = features(in, o);
     AttentionOptions plain = o;
     plain.scale = 1;
@@ -257,24 +228,24 @@ class LinearAttention final : public AttentionLayer {
   }
   // Returns F of queries and keys; rows in no visible pair become 0 first, because F'(NaN) is NaN.
   std::pair<Tensor, Tensor> features(const AttentionInputs& in, const AttentionOptions& o) const {
-    const LinearAttentionOperation::UsedTokens used = LinearAttentionOperation{o.mask}.used(in.query, in.key);
-    const Tensor zero = Tensor::zeros_like(in.query, {1});
+    const Tensor used_queries = visible_keys(in, o.mask, in.query.dtype()), zero = Tensor::zeros_like(in.query, {1});
     const auto map = [&](const Tensor& x, const Tensor& mask) {
-      return function_(where(mask, x, zero) * std::sqrt(o.scale));
+      return function()(where(mask, x, zero) * std::sqrt(o.scale));
     };
-    return {map(in.query, used.queries), map(in.key, used.keys)};
+    return {map(in.query, used_queries.reshape(Shape{used_queries.size(0), used_queries.size(1), 1, 1})),
+            map(in.key, used_keys(in, o.mask))};
   }
   static Tensor divided(const Tensor& x, const Tensor& by) {  // 0 where `by` is 0
     const Tensor one = Tensor::full_like(by, {1}, 1);
     return where(by, x / where(by, by, one), Tensor::zeros_like(x, {1}));
   }
 
-  Activation function_;
   bool normalize_;
 };
 REGISTER_ATTENTION(LinearAttention);
 const bool cases =
-    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, attend_to_self=no)"});
+    add_attention_cases("linear", {"linear(silu)", "linear(softplus, normalize=yes, gate=silu, attend_to_self=no)",
+                                   "linear(xielu)"});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -4,6 +4,7 @@
 // With g_ij = <do_i, v_j>:
 //   ds_ij = L_i^-alpha F'(s_ij) g_ij                     for each pair on its own: a row of ds does not add up to 0
 //   dalpha = -sum_i ln L_i <do_i, o_i>                   because dw / dalpha = -ln L w
+//   dp = sum_ij L_i^-alpha dF/dp(s_ij) g_ij              for learned parameters p of F, by default per head
 // Initially, for independent v_j of mean 0, Var o = L^-2alpha n E[F(s)^2] Var v for n keys. With
 // scores N(0, v), E[F^2] is v / 2 (relu), 3 v^2 / 2 (relu_squared), v (identity). L^-alpha scales
 // the output, once, in the arithmetic type; F and F' run in the tiles of
@@ -29,18 +30,20 @@ class Pointwise final : public AttentionLayer {
     LearnableNumber alpha{.initial = 1};
     Spec length = parse_spec("keys_visible");
     AttentionSettings layer;
+    ParameterSettings parameters;
     template <class V>
     void visit(V& v) {
       v("function", function, "activation F of the scores");
       v("alpha", alpha, "exponent alpha of the divisor L^alpha; learned: trained", between(-8, 8));
       v("length", length, "L: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
+      parameters.visit(v);
     }
   };
   static inline const Info info{.name = "pointwise",
                                 .formula = "o_i = L^-alpha sum_j F(<q_i, k_j> / sqrt(D)) v_j",
                                 .source = "Wortsman et al. 2023, arXiv:2309.08586",
-                                .parameters = "as softmax; alpha from its setting, if learned",
+                                .parameters = "as softmax; alpha from its setting (1), if learned; those of F",
                                 .saves = "q, k, v; attention output if alpha is not 0",
                                 .takes_activation = true};
 
@@ -48,9 +51,9 @@ class Pointwise final : public AttentionLayer {
       : Pointwise(settings_from<Settings>(spec), options) {}
   Pointwise(const Settings& settings, const AttentionLayerOptions& options)
       : AttentionLayer(info.name, settings.layer, options, {}),
-        function_(settings.function),
         alpha_(settings.alpha.initial),
         length_(info.name, settings.length, options.causal && !options.encoder_width) {
+    set_function(settings.function, settings.parameters);
     if (!settings.alpha.learned) return;
     learned_alpha_ = Parameter(Shape{1}, constant(alpha_));
     learned_alpha_.lr_group = "exponents";
@@ -60,7 +63,8 @@ class Pointwise final : public AttentionLayer {
     v("alpha", learned_alpha_);
   }
   std::vector<Prediction> predicted(const InputStats& stats) const {
-    const double square = mean_square(stats.mean_square, [&](double s) { return function_.value(s); }),
+    const double square = function().mean_over_heads(
+                     [&](const auto& f) { return mean_square(stats.mean_square, f); }),
                  alpha = learned_alpha_.value ? learned_alpha_.value.item() : alpha_;
     const double head_output = mean_over(stats.queries, [&](const QueryGroup& group) {
       return group.keys * std::pow(length_.length(group), -2 * alpha) * square;
@@ -74,16 +78,15 @@ class Pointwise final : public AttentionLayer {
                                                   : log_length * -alpha_));
   }
   Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass&) override {
-    const Tensor output = attention(in, o, function_).output;
+    const Tensor output = attention(in, o, function().activation()).output;
     if (alpha_ == 0 && !learned_alpha_.value) return output;
     return scaled(output, length_.log_length(in, o.mask));
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
     const Tensor n = length_.log_length(in, o.mask);
-    return scaled(attention_weights(in, o, function_), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
+    return scaled(attention_weights(in, o, function().activation()), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
   }
 
-  Activation function_;
   double alpha_;
   Parameter learned_alpha_;
   LengthScale length_;
@@ -103,6 +106,13 @@ const bool row_index_cases = add_attention_case(
     "attention", "pointwise", {.spec = "pointwise(gelu, alpha=learned(0.6), length=row_index)", .full = false});
 const bool dropout_cases = add_attention_case(
     "attention", "pointwise", {.spec = "pointwise(silu, dropout=0.3, persistent=3)", .dropout = true, .cross = true});
+const bool learned_cases = add_attention_cases(
+    "pointwise", {"pointwise(prelu, gate=prelu)", "pointwise(xielu, alpha=0.5, parameters_per=layer)",
+                  "pointwise(prelu(0.5), persistent=slots(3, split=yes))"});
+const bool learned_self_attention_cases =
+    add_attention_cases("pointwise", {"pointwise(xielu, span=adaptive_span(8, R=4), persistent=3)"}, false);
+const bool learned_dropout_cases =
+    add_attention_case("attention", "pointwise", {.spec = "pointwise(prelu, dropout=0.3)", .dropout = true});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -1,5 +1,5 @@
 // Variance-reduced ReLU attention.  A Study on ReLU and Softmax in Transformer, arXiv:2302.06461.
-//   s_ij = <q_i, k_j> / sqrt(D),   w_ij = relu(s_ij) / (gamma sqrt(n_i / 2)),   o_i = sum_j w_ij v_j
+//   s_ij = <q_i, k_j> / sqrt(D),   w_ij = F(s_ij) / (gamma sqrt(n_i / 2)),   o_i = sum_j w_ij v_j,   F = relu
 // For scores and values of variance 1, relu(s) has second moment 1/2. So a row of n keys has
 // variance n / 2 without the factor, and 1 with it. gamma = exp(rho) is positive; rho is one per
 // head, initially ln gamma. With independent values of mean 0 and scores N(0, v), Var o / Var v =
@@ -9,7 +9,7 @@
 //
 // Two optional losses (pass.wants_loss) use the sum S and the entropy H of each row:
 //   normalization_loss = mean |ln S|,   entropy_margin_loss = mean max(H - 0.7 ln n, 0)      (nn/losses/)
-// S is the sum of w. The factor is equal within a row, so H is the entropy of relu(s). Their
+// S is the sum of w. The factor is equal within a row, so H is the entropy of max(F(s), 0). Their
 // gradients reach s through engine/attention_formula/problem.h.
 //
 // Conventions (the paper leaves them open, or is read in different ways): gamma divides; there is
@@ -34,17 +34,21 @@ class ReluFormer final : public AttentionLayer {
     double gamma = 1;
     Spec length = parse_spec("keys_visible");
     AttentionSettings layer;
+    Spec function = parse_spec("relu");
+    ParameterSettings parameters;
     template <class V>
     void visit(V& v) {
       v("gamma", gamma, "initial value of gamma, which is learned per head", above(0, 1e6, 1e-6));
       v("length", length, "n, length in the divisor: keys_visible, row_index, padded_length or fixed(n)");
       layer.visit(v);
+      v("function", function, "activation F of the scores");
+      parameters.visit(v);
     }
   };
   static inline const Info info{.name = "relu_former",
-                                .formula = "o_i = sum_j relu(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2))",
+                                .formula = "o_i = sum_j F(<q_i, k_j> / sqrt(D)) v_j / (gamma sqrt(n_i / 2)), F = relu",
                                 .source = "A Study on ReLU and Softmax in Transformer, arXiv:2302.06461",
-                                .parameters = "as softmax; ln gamma of each head",
+                                .parameters = "as softmax; ln gamma per head, gamma from its setting (1); those of F",
                                 .saves = "q, k, v, attention output; with a loss, sum and entropy of each row"};
 
   ReluFormer(const Spec& spec, const AttentionLayerOptions& options)
@@ -53,6 +57,7 @@ class ReluFormer final : public AttentionLayer {
       : AttentionLayer(info.name, settings.layer, options, {}),
         length_(info.name, settings.length, options.causal && !options.encoder_width),
         log_gamma_(Shape{heads(), 1}, constant(std::log(settings.gamma))) {
+    set_function(settings.function, settings.parameters);
     log_gamma_.decay = false, log_gamma_.lr_group = "gammas";
   }
   void visit(Visitor& v) override {
@@ -63,10 +68,14 @@ class ReluFormer final : public AttentionLayer {
     double inverse_square = 0;
     for (const double log_gamma : log_gamma_.value.to_vector()) inverse_square += std::exp(-2 * log_gamma);
     inverse_square /= static_cast<double>(heads());
-    const double head_output = mean_over(stats.queries, [&](const QueryGroup& group) {
-      return group.keys / length_.length(group) * stats.mean_square * inverse_square;
+    const bool relu = function().activation().info().name == "relu";
+    const double twice = relu ? stats.mean_square : function().mean_over_heads([&](const auto& f) {
+      return 2 * mean_square(stats.mean_square, f);
     });
-    return {{ratio::head_output, head_output, "v / gamma^2", stats.mean_square}};
+    const double head_output = mean_over(stats.queries, [&](const QueryGroup& group) {
+      return group.keys / length_.length(group) * twice * inverse_square;
+    });
+    return {{ratio::head_output, head_output, relu ? "v / gamma^2" : "2 E[F(s)^2] / gamma^2", stats.mean_square}};
   }
 
  private:
@@ -77,7 +86,7 @@ class ReluFormer final : public AttentionLayer {
   }
   Tensor attend(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) override {
     const bool losses = pass.wants_loss("normalization_loss") || pass.wants_loss("entropy_margin_loss");
-    const AttentionOutput result = attention(in, o, relu_, losses);
+    const AttentionOutput result = attention(in, o, function().activation(), losses);
     const Tensor f = factor(in, o);
     if (losses) add_losses(result, f, in, o, pass);
     return times_once(result.output, f);
@@ -93,10 +102,9 @@ class ReluFormer final : public AttentionLayer {
       pass.add_loss("entropy_margin_loss", entropy_margin_loss(result.entropy, n));
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
-    return times_once(attention_weights(in, o, relu_), permute(factor(in, o), {0, 2, 1, 3}));
+    return times_once(attention_weights(in, o, function().activation()), permute(factor(in, o), {0, 2, 1, 3}));
   }
 
-  Activation relu_{"relu"};
   LengthScale length_;
   Parameter log_gamma_;
 };
@@ -114,6 +122,10 @@ const bool loss_cases = add_attention_case("attention", "relu_former",
                                            {.spec = "relu_former(gamma=1.2, persistent=4)",
                                             .losses = {"normalization_loss", "entropy_margin_loss"},
                                             .cross = true});
+const bool learned_cases = add_attention_cases("relu_former", {"relu_former(function=prelu, parameters_per=layer)"});
+const bool learned_loss_cases = add_attention_case(
+    "attention", "relu_former",
+    {.spec = "relu_former(gamma=1.2, function=xielu, persistent=4)", .losses = {"entropy_margin_loss"}});
 
 }  // namespace
 }  // namespace orrery::nn

@@ -21,7 +21,8 @@ struct Draw {  // fills x in rows of `width` elements
       if (first + i >= count) return;
       using A = Arithmetic<T>;
       x[first + i] = init.kind == Initialization::Kind::constant ? A(init.a)
-                     : init.kind == Initialization::Kind::listed ? A(init.list[static_cast<size_t>((first + i) % 4)])
+                     : init.kind == Initialization::Kind::listed
+                         ? A(init.list[static_cast<size_t>((first + i) % static_cast<int64_t>(init.a))])
                      : init.kind == Initialization::Kind::normal
                          ? A(init.a * orrery::normal(rng, static_cast<uint64_t>(first + i)))
                          : A(init.a * (2 * orrery::uniform(rng, static_cast<uint64_t>(first + i)) - 1));
@@ -35,7 +36,7 @@ struct Draw {  // fills x in rows of `width` elements
 
 Initialization constant(double value) { return {Initialization::Kind::constant, value, {}}; }
 Initialization listed(std::span<const double> values) {
-  Initialization init{Initialization::Kind::listed, 0, {}};
+  Initialization init{Initialization::Kind::listed, static_cast<double>(values.size()), {}};
   check(values.size() <= init.list.size(), "initialization: ", values.size(), " values listed; at most ",
         init.list.size());
   std::copy(values.begin(), values.end(), init.list.begin());

@@ -11,12 +11,12 @@ namespace orrery::nn {
 
 struct Initialization {
   enum class Kind { constant, normal, uniform, listed } kind = Kind::constant;
-  double a = 0;                     // constant, standard deviation or half width
+  double a = 0;                     // constant, standard deviation, half width or length of the list
   std::array<double, 4> list = {};  // values of `listed`
 };
 
 Initialization constant(double value);
-Initialization listed(std::span<const double> values);     // at most four values, one per element
+Initialization listed(std::span<const double> values);     // at most four values, which repeat
 Initialization normal(double standard_deviation);          // N(0, std^2)
 Initialization scaled_normal(double std, int64_t layers);  // N(0, std^2 / (2 layers)): GPT-2's output projections
 Initialization uniform(double half_width);                 // U(-half_width, half_width)

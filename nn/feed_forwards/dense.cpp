@@ -4,8 +4,10 @@
 // With g = dy and the residual r:
 //   da = g W_out,   dz = da F'(z),   dW_out = g^T a,   db_out = sum of the rows of g,   dr = g
 //   dx = dz W_in,   dW_in = dz^T x,   db_in = sum of the rows of dz
+//   dp = sum of da dF/dp(z)                            if F has learned parameters p
 // Saved for backward: x and z, R (C + S) elements. Backward recomputes a in the epilogue of the
-// product that makes da: one pass over a cached tile, and no memory for a in between.
+// product that makes da: one pass over a cached tile, and no memory for a in between. With p it
+// stores da, because dp needs it.
 #include "engine/autograd/autograd.h"
 #include "engine/matmul/matmul.h"
 #include "engine/ops/ops.h"
@@ -20,85 +22,77 @@ namespace orrery::nn {
 namespace {
 
 template <class T>
-class Activate final : public EpilogueFunction<T> {  // hidden = F(z)
+class Hidden final : public EpilogueFunction<T> {  // hidden = F(z) of the product z; or, given z, also dz = F'(z) da
  public:
-  Activate(const Activation& activation, const Tensor& hidden)
+  Hidden(const Activation& activation, const Tensor& hidden, const Tensor& z, const Tensor& p)
       : activation_(activation),
         tile_(activation.role<TileRole<T>>()),
+        z_(z ? z.data<T>() : nullptr),
+        p_(p ? p.data<T>() : nullptr),
         hidden_(hidden.mutable_data<T>()),
         d_ff_(hidden.size(-1)) {}
-  void row(int, int64_t row, int64_t column, int64_t columns, T* z) const override {
-    tile_.values(z, hidden_ + row * d_ff_ + column, columns);
-  }
-  void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
-    activation_.role<EpilogueRole<T>>().multiply(product, bf16_terms, hidden_);
-  }
-
- private:
-  const Activation& activation_;
-  const TileRole<T>& tile_;
-  T* hidden_;
-  int64_t d_ff_;
-};
-template <class T>
-class HiddenGradients final : public EpilogueFunction<T> {  // hidden = F(z); dz = F'(z) da overwrites da
- public:
-  HiddenGradients(const Activation& activation, const Tensor& z, const Tensor& hidden)
-      : activation_(activation),
-        tile_(activation.role<TileRole<T>>()),
-        z_(z.data<T>()),
-        hidden_(hidden.mutable_data<T>()),
-        d_ff_(z.size(-1)) {}
-  void row(int, int64_t row, int64_t column, int64_t columns, T* da) const override {
+  void row(int, int64_t row, int64_t column, int64_t columns, T* c) const override {
     const int64_t offset = row * d_ff_ + column;
-    tile_.backward(z_ + offset, da, hidden_ + offset, da, columns);
+    if (z_)
+      tile_.backward(z_ + offset, c, hidden_ + offset, c, columns);
+    else
+      tile_.values(c, hidden_ + offset, columns, p_);
   }
   void on_gpu(const cuda::Matmul<T, T>& product, int bf16_terms) const override {
-    activation_.role<EpilogueRole<T>>().multiply_backward(product, bf16_terms, z_, hidden_);
+    const EpilogueRole<T>& role = activation_.role<EpilogueRole<T>>();
+    z_ ? role.multiply_backward(product, bf16_terms, z_, hidden_) : role.multiply(product, bf16_terms, p_, hidden_);
   }
 
  private:
   const Activation& activation_;
   const TileRole<T>& tile_;
-  const T* z_;
+  const T *z_, *p_;
   T* hidden_;
   int64_t d_ff_;
 };
 
 struct DenseFeedForward {
   static constexpr const char* name = "dense_feed_forward";
-  static constexpr int inputs = 6;
+  static constexpr int inputs = 7;
   Activation activation;
 
   template <class T>
   Tensor forward_as(Saved& saved, const Tensor& x, const Tensor& input, const Tensor& input_bias, const Tensor& output,
-                    const Tensor& output_bias, const Tensor& residual) const {
+                    const Tensor& output_bias, const Tensor& residual, const Tensor& p) const {
     const int64_t rows = x.shape().rows(), d_ff = input.size(0);
     const Tensor z = Tensor::empty_like(x, x.shape().with(-1, d_ff)), hidden = Tensor::empty_like(z);
-    const Activate<T> activate(activation, hidden);
+    const Hidden<T> activate(activation, hidden, {}, p);
     multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = x.size(-1), .transpose_b = true}, x.data<T>(), input.data<T>(),
                 {z.mutable_data<T>()}, {.function = &activate, .bias = input_bias ? input_bias.data<T>() : nullptr});
-    saved.save(x, input, z, output);
+    saved.save(x, input, z, output, p);
     return linear(hidden, output, output_bias, residual);
   }
   template <class T>
-  Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
+  Gradients<7> backward_as(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3], &p = saved[4];
     const int64_t rows = x.shape().rows(), d_ff = input.size(0);
     const Tensor hidden = Tensor::empty_like(z), dz = Tensor::empty_like(z);
-    const HiddenGradients<T> epilogue(activation, z, hidden);
-    multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
-                {dz.mutable_data<T>()}, {.function = &epilogue});
+    Tensor dp;
+    if (p) {
+      const ElementwiseRole& role = activation.role<ElementwiseRole>();
+      const Tensor da = matmul(dy, output);
+      dp = Tensor::empty_like(p);
+      role.forward(z, p, hidden), role.backward(z, p, da, dz), role.parameters_backward(z, p, da, dp);
+    } else {
+      const Hidden<T> epilogue(activation, hidden, z, {});
+      multiply<T>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<T>(), output.data<T>(),
+                  {dz.mutable_data<T>()}, {.function = &epilogue});
+    }
     const Tensor dx = saved.needs(0) ? matmul(dz, input) : Tensor();
     const auto [dinput, dinput_bias] = detail::weight_gradients(saved, 1, dz, x);
     const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, dy, hidden);
-    return {dx, dinput, dinput_bias, doutput, doutput_bias, saved.needs(5) ? dy : Tensor()};
+    return {dx, dinput, dinput_bias, doutput, doutput_bias, saved.needs(5) ? dy : Tensor(), dp};
   }
 };
 
 Tensor reference(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
-                 const Tensor& output, const Tensor& output_bias) {
-  return matmul(activation(matmul(x, input, {.b = true}) + input_bias), output, {.b = true}) + output_bias;
+                 const Tensor& output, const Tensor& output_bias, const Tensor& p = {}) {
+  return matmul(activation(matmul(x, input, {.b = true}) + input_bias, p), output, {.b = true}) + output_bias;
 }
 
 class Dense final : public SlotFeedForward {
@@ -120,7 +114,7 @@ class Dense final : public SlotFeedForward {
 
   Dense(const Spec& spec, const FeedForwardOptions& options) : Dense(settings_from<Settings>(spec), options) {}
   Dense(const Settings& settings, const FeedForwardOptions& o)
-      : function_(settings.activation, o.shared_activation),
+      : function_(Activation(settings.activation), o.shared_activation),
         input_(o.width, o.d_ff, {.bias = o.bias, .weight = o.initial_weights.hidden(o.width, o.d_ff, o.layers)}),
         output_(o.d_ff, o.width,
                 {.bias = o.bias, .weight = o.initial_weights.residual_output(o.d_ff, o.width, o.layers)}) {}
@@ -140,11 +134,13 @@ class Dense final : public SlotFeedForward {
             .value = as_slots(transpose(output_.weight.value)),
             .key_bias = input_.bias.value,
             .value_bias = output_.bias.value,
-            .function = function_.slot_function(info.name)};
+            .function = function_.activation(),
+            .parameters = function_.parameters()};
   }
   void store(const SlotWeights& w) override {
     input_.weight.value.copy_from(as_matrix(w.key));
     output_.weight.value.copy_from(transpose(as_matrix(w.value)));
+    if (w.parameters) function_.parameters().copy_from(w.parameters);
     if (w.key_bias) input_.bias.value.copy_from(w.key_bias);
     if (w.value_bias) output_.bias.value.copy_from(w.value_bias);
   }
@@ -155,36 +151,37 @@ class Dense final : public SlotFeedForward {
 };
 REGISTER_FEED_FORWARD(Dense);
 
-GradientCase gradient_case(const CaseTensors& random) {
-  const Activation gelu("gelu_tanh");
-  return {{{"x", random({2, 4, 5})},
-           {"input", random({7, 5})},
-           {"input_bias", random({7})},
-           {"output", random({5, 7})},
-           {"output_bias", random({5})},
-           {"residual", random({2, 4, 5})}},
-          [gelu](const auto& in) { return dense_feed_forward(in[0], gelu, in[1], in[2], in[3], in[4], in[5]); },
-          [gelu](const auto& in) { return reference(in[0], gelu, in[1], in[2], in[3], in[4]) + in[5]; }};
+GradientCase case_of(const Activation& f, const CaseTensors& random, const Tensor& p = {}) {
+  std::vector<GradientCase::Input> inputs = {{"x", random({2, 4, 5})},
+                                             {"input", random({7, 5})},
+                                             {"input_bias", random({7})},
+                                             {"output", random({5, 7})},
+                                             {"output_bias", random({5})},
+                                             {"residual", random({2, 4, 5})}};
+  if (p) inputs.push_back({"p", p});
+  const auto last = [](const auto& in) { return in.size() > 6 ? in[6] : Tensor(); };
+  return {inputs,
+          [=](const auto& in) { return dense_feed_forward(in[0], f, in[1], in[2], in[3], in[4], in[5], last(in)); },
+          [=](const auto& in) { return reference(in[0], f, in[1], in[2], in[3], in[4], last(in)) + in[5]; }};
 }
+GradientCase gradient_case(const CaseTensors& random) { return case_of(Activation("gelu_tanh"), random); }
 REGISTER_GRADIENT_CASE("feed_forward", "dense", gradient_case);
+GradientCase learned_case(const CaseTensors& random) {
+  return case_of(Activation("xielu"), random, random({2}));
+}
+REGISTER_GRADIENT_CASE("feed_forward", "dense", learned_case);
 
 }  // namespace
 
 Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
-                          const Tensor& output, const Tensor& output_bias, const Tensor& residual) {
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual, const Tensor& p) {
   check_same_kind("dense_feed_forward", x, input);
+  activation.check_parameters("dense_feed_forward", p);
   check(x.shape().rank() >= 1 && input.shape() == Shape{output.size(1), x.size(-1)}, "dense_feed_forward: x ",
         x.shape(), " does not fit weights ", input.shape(), " and ", output.shape(),
         "; they must be (d_ff, width) and (width, d_ff)");
   return record(DispatchedOperation<DenseFeedForward>{{activation}}, x, input, input_bias, output, output_bias,
-                residual);
-}
-Tensor dense_feed_forward(const Tensor& x, const PointwiseFunction& function, const Tensor& input,
-                          const Tensor& input_bias, const Tensor& output, const Tensor& output_bias,
-                          const Tensor& residual) {
-  if (!function.has_parameters())
-    return dense_feed_forward(x, function.activation(), input, input_bias, output, output_bias, residual);
-  return linear(function(linear(x, input, input_bias)), output, output_bias, residual);
+                residual, activation.formula_parameters(p));
 }
 
 }  // namespace orrery::nn

@@ -152,7 +152,7 @@ class Gated final : public Sublayer {
 
   Gated(const Spec& spec, const FeedForwardOptions& options) : Gated(settings_from<Settings>(spec), options) {}
   Gated(const Settings& settings, const FeedForwardOptions& o)
-      : function_(settings.activation, o.shared_activation),
+      : function_(Activation(settings.activation), o.shared_activation),
         d_ff_(settings.two_thirds ? std::max<int64_t>(1, sum_of_sizes("gated: d_ff", {o.d_ff, o.d_ff, 1}) / 3)
                                   : o.d_ff),
         input_(o.width, sum_of_sizes("gated: 2 d_ff", {d_ff_, d_ff_}),
@@ -171,7 +171,7 @@ class Gated final : public Sublayer {
       return gated_feed_forward(x, function_.activation(), input_.weight.value, input_.bias.value, output_.weight.value,
                                 output_.bias.value, residual);
     const std::vector<Tensor> z = halves();
-    return linear(function_(z[0]) * z[1], output_.weight.value, output_.bias.value, residual);
+    return linear(function_.gate(z[0], z[1]), output_.weight.value, output_.bias.value, residual);
   }
   void visit(Visitor& v) override {
     v("input", input_);
@@ -179,9 +179,9 @@ class Gated final : public Sublayer {
     v("output", output_);
   }
   std::vector<Prediction> predicted(const InputStats& stats) const {
-    if (function_.has_parameters()) return {};
-    const auto f = [&](double g) { return function_.activation().value(g); };
-    return {{ratio::hidden, mean_square(stats.mean_square, f), "E[F(g)^2]", stats.mean_square}};
+    const double square =
+        function_.mean_over_heads([&](const auto& f) { return mean_square(stats.mean_square, f); });
+    return {{ratio::hidden, square, "E[F(g)^2]", stats.mean_square}};
   }
 
  private:

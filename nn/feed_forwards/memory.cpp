@@ -60,7 +60,7 @@ class Memory final : public SlotFeedForward {
             "': softmax takes no settings here; use memory(softmax, scale=...)");
     } else {
       check_function(settings.function.name);
-      function_.emplace(settings.function, o.shared_activation);
+      function_.emplace(Activation(settings.function), o.shared_activation);
       check(scale_ == 1, "memory: scale (", print_number(scale_), ") is for softmax only; with ",
             function_->activation().spec(), " it must be 1");
       if (o.bias) {
@@ -97,12 +97,13 @@ class Memory final : public SlotFeedForward {
                   .value_bias = value_bias_.value,
                   .function = {},
                   .scale = scale_};
-    if (function_) w.function = function_->slot_function(info.name);
+    if (function_) w.function = function_->activation(), w.parameters = function_->parameters();
     return w;
   }
   void store(const SlotWeights& w) override {
     key_.value.copy_from(as_matrix(w.key));
     value_.value.copy_from(as_matrix(w.value));
+    if (w.parameters) function_->parameters().copy_from(w.parameters);
     if (w.key_bias) key_bias_.value.copy_from(w.key_bias);
     if (w.value_bias) value_bias_.value.copy_from(w.value_bias);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine/autograd/autograd.h"
 #include "engine/math/scalar.h"
@@ -29,20 +30,32 @@ std::vector<double> read_constants(const ActivationInfo& info, Spec spec) {
   return constants;
 }
 
+template <int Inputs>  // x, and p if the formula has parameters
 struct Activate {
   static constexpr const char* name = "activation";
   Activation activation;
 
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    const Tensor y = Tensor::empty_like(x);
-    activation.role<ElementwiseRole>().forward(x, y);
-    saved.save(activation.has_derivative_from_output() ? y : x);
+  template <std::same_as<Tensor>... P>
+  Tensor forward(Saved& saved, const Tensor& x, const P&... given) const {
+    const Tensor y = Tensor::empty_like(x), p = std::get<0>(std::tuple(given..., Tensor()));
+    activation.role<ElementwiseRole>().forward(x, p, y);
+    saved.save(activation.has_derivative_from_output() ? y : x, p);
     return y;
   }
-  Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x_or_y = saved[0], dx = saved.take(0);
-    activation.role<ElementwiseRole>().backward(x_or_y, dy, dx);
-    return {dx};
+  Gradients<Inputs> backward(const Saved& saved, const Tensor& dy) const {
+    const ElementwiseRole& role = activation.role<ElementwiseRole>();
+    const Tensor &x_or_y = saved[0], &p = saved[1];
+    Gradients<Inputs> d;
+    if constexpr (Inputs > 1)
+      if (saved.needs(1)) {
+        d[1] = Tensor::empty_like(p);
+        role.parameters_backward(x_or_y, p, dy, d[1]);
+      }
+    if (saved.needs(0)) {
+      d[0] = saved.take(0);
+      role.backward(x_or_y, p, dy, d[0]);
+    }
+    return d;
   }
 };
 
@@ -60,31 +73,6 @@ struct Gate {
     const Tensor &x = saved[0], &up = saved[1], dx = saved.take(0), dup = saved.take(1);
     activation.role<ElementwiseRole>().gate_backward(x, up, dy, dx, dup);
     return {dx, dup};
-  }
-};
-
-struct ActivateLearned {
-  static constexpr const char* name = "learned_activation";
-  Activation activation;
-
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& p) const {
-    const Tensor y = Tensor::empty_like(x);
-    activation.role<LearnedRole>().forward(x, p, y);
-    saved.save(x, p);
-    return y;
-  }
-  Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &p = saved[1];
-    Gradients<2> d;
-    if (saved.needs(0)) {
-      d[0] = Tensor::empty_like(x);
-      activation.role<LearnedRole>().backward(x, p, dy, d[0]);
-    }
-    if (saved.needs(1)) {
-      d[1] = Tensor::empty_like(p);
-      activation.role<LearnedRole>().parameters_backward(x, p, dy, d[1]);
-    }
-    return d;
   }
 };
 
@@ -152,7 +140,7 @@ bool well_formed(const ActivationInfo& info, const detail::FormulaSizes& sizes) 
 }
 
 GradientCase gradient_case(const ActivationInfo& info, const CaseTensors& random) {
-  const Activation f = Activation::any(info.name);
+  const Activation f(info.name);
   const Tensor x = off_kinks(info, scale(random({4, 9}), 3));
   if (f.parameter_count() > 0)
     return {{{"x", x}, {"p", Tensor::from(Shape{f.parameter_count()}, f.initial_parameters(), Dtype::f64)}},
@@ -199,22 +187,12 @@ std::vector<Setting> ranges_of_activation(std::string_view name) {
   for (Setting& setting : settings) setting.value = static_cast<double*>(nullptr);
   return settings;
 }
-bool is_learned_activation(std::string_view name) {
-  const detail::ActivationEntry* const entry = detail::activations().find(name);
-  return entry && !entry->info->parameters.empty();
-}
 
-Activation::Activation(const Spec& spec) : Activation(any(spec)) {
-  check(info().parameters.empty(), "activation: '", spec.name,
-        "' has learned parameters, which are not supported here; choose one of ", join(activation_names()));
-}
-Activation Activation::any(const Spec& spec) {
+Activation::Activation(const Spec& spec) {
   const detail::ActivationEntry& entry = detail::activations().at(spec.name);
-  Activation f;
-  f.info_ = entry.info;
-  f.constants_ = read_constants(*entry.info, spec);
-  f.formula_ = entry.make(f.constants_.data());
-  return f;
+  info_ = entry.info;
+  constants_ = read_constants(*entry.info, spec);
+  formula_ = entry.make(constants_.data());
 }
 std::string Activation::spec() const {
   Spec spec{std::string(info().name), {}};
@@ -224,9 +202,7 @@ std::string Activation::spec() const {
   return print(spec);
 }
 void Activation::fail_without_role(const char* role) const {
-  fail(role, ": '", info().name,
-       info().parameters.empty() ? "' was built without CUDA; configure with -DORRERY_CUDA=ON"
-                                 : "' has learned parameters, which are not supported here; use another");
+  fail(role, ": '", info().name, "' was built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 
 std::vector<double> Activation::initial_parameters() const {
@@ -239,6 +215,12 @@ std::vector<double> Activation::initial_parameters() const {
 void Activation::check_count(std::span<const double> p) const {
   check(p.size() == info().parameters.size(), info().name, ": the number of parameters (", p.size(), ") must be ",
         info().parameters.size());
+}
+void Activation::check_parameters(const char* owner, const Tensor& p, int64_t heads) const {
+  const int64_t n = parameter_count();
+  check(n > 0 ? p && (p.shape() == Shape{n} || p.shape() == Shape{heads, n}) : !p, owner,
+        ": the number of learned parameters of ", info().name, " is ", n, ", but a tensor of shape ",
+        p ? p.shape() : Shape{0}, " was given");
 }
 std::vector<double> Activation::formula_parameters(std::span<const double> p) const {
   check_count(p);
@@ -271,21 +253,21 @@ double Activation::derivative_from_output(double y) const {
 }
 
 Tensor Activation::operator()(const Tensor& x, const Tensor& p) const {
-  if (!p && info().parameters.empty()) return record(Activate{*this}, x);
+  if (!p && info().parameters.empty()) return record(Activate<1>{*this}, x);
   const int64_t n = parameter_count(), channels = x.shape().last();
   check(p && n > 0, "activation: the number of learned parameters of ", info().name, " is ", n, ", but ",
         p ? "some" : "none", " were given");
-  check_same_kind("learned_activation", x, p);
+  check_same_kind("activation", x, p);
   const bool fits = p.shape() == Shape{n} || p.shape() == Shape{n, channels};
   check(fits, info().name, ": parameters of shape ", p.shape(), " do not fit x ", x.shape(), "; they must be ",
         Shape{n}, ", or ", Shape{n, channels}, " for one per channel");
   // Softplus of a few numbers is cheap, and autograd differentiates it.
-  return record(ActivateLearned{*this}, x, info().positive ? Activation("softplus")(p) : p);
+  return record(Activate<2>{*this}, x, formula_parameters(p));
 }
-Tensor Activation::gate(const Tensor& x, const Tensor& up) const {
+Tensor Activation::gate(const Tensor& x, const Tensor& up, const Tensor& p) const {
   check_same_kind("gate", x, up);
   check(x.shape() == up.shape(), "gate: x ", x.shape(), " and up ", up.shape(), " must have the same shape");
-  return record(Gate{*this}, x, up);
+  return parameter_count() > 0 ? (*this)(x, p) * up : record(Gate{*this}, x, up);
 }
 
 }  // namespace orrery::nn

@@ -6,7 +6,7 @@
 //
 // Some have learned parameters p:
 //
-//   const Activation g = Activation::any("prelu");
+//   const Activation g("prelu");
 //   Tensor y = g(x, p);
 //
 // Each is one file in nn/activations/, which includes nn/formulas/kernels.h. A role is an abstract
@@ -58,16 +58,20 @@ struct ActivationInfo {
   std::array<double, 2> limits;    // values at -infinity and at +infinity; NaN: no limit
 };
 
-// ---- roles of the operations of this folder, compiled for every formula: elementwise.h, learned.h
+// ---- roles of the operations of this folder, compiled for every formula: elementwise.h, tile_kernels.h
 
-class ElementwiseRole {  // on tensors of one shape
+// On tensors of one shape, with parameters p: (n), or (n, C) with a column for each channel of x's
+// last axis; undefined if the formula has none.
+class ElementwiseRole {
  public:
   static constexpr const char* role = "activation";
   template <class F>
   class Of;
-  virtual void forward(const Tensor& x, const Tensor& y) const = 0;
+  virtual void forward(const Tensor& x, const Tensor& p, const Tensor& y) const = 0;
   // x_or_y: y if the derivative follows from y, else x. dx may share the memory of x_or_y.
-  virtual void backward(const Tensor& x_or_y, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void backward(const Tensor& x_or_y, const Tensor& p, const Tensor& dy, const Tensor& dx) const = 0;
+  virtual void parameters_backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dp) const = 0;
+  // F(x) up, for formulas without parameters; the others throw.
   virtual void gate(const Tensor& x, const Tensor& up, const Tensor& y) const = 0;
   virtual void gate_backward(const Tensor& x, const Tensor& up, const Tensor& dy, const Tensor& dx,
                              const Tensor& dup) const = 0;
@@ -85,20 +89,6 @@ class TileRole : public TileFunction<T> {  // in tiles of other operations
 
  protected:
   ~TileRole() = default;
-};
-
-// With parameters: p is (n), or (n, C) with a column for each channel of x's last axis.
-class LearnedRole {
- public:
-  static constexpr const char* role = "learned_activation";
-  template <class F>
-  class Of;
-  virtual void forward(const Tensor& x, const Tensor& p, const Tensor& y) const = 0;
-  virtual void backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dx) const = 0;
-  virtual void parameters_backward(const Tensor& x, const Tensor& p, const Tensor& dy, const Tensor& dp) const = 0;
-
- protected:
-  ~LearnedRole() = default;
 };
 
 namespace detail {
@@ -135,16 +125,13 @@ bool add_activation(const ActivationEntry& entry, const FormulaSizes& sizes);
 
 class Activation {
  public:
-  // "silu", "elu(0.5)", "elu(alpha=0.5)". Throws for unknown names, constants out of their range
-  // and, except in `any`, learned parameters.
+  // "silu", "elu(0.5)", "elu(alpha=0.5)". Throws for unknown names and constants out of their range.
   explicit Activation(std::string_view spec) : Activation(parse_spec(spec)) {}
   explicit Activation(const Spec& spec);
-  static Activation any(std::string_view spec) { return any(parse_spec(spec)); }
-  static Activation any(const Spec& spec);
 
   const ActivationInfo& info() const { return *info_; }
   const std::vector<double>& constants() const { return constants_; }
-  std::string spec() const;  // Activation::any(a.spec()) equals a
+  std::string spec() const;  // Activation(a.spec()) equals a
   int parameter_count() const { return static_cast<int>(info().parameters.size()); }
   std::vector<double> initial_parameters() const;  // parameter_count() values
 
@@ -161,10 +148,15 @@ class Activation {
   // Returns F(x; p), of x's shape. Saves p, and y if the derivative follows from it, else x. p:
   // undefined without parameters; else (n), or (n, C) with a column per channel of x, in x's dtype.
   Tensor operator()(const Tensor& x, const Tensor& p = {}) const;
-  // Returns F(x) up for tensors of one shape: a gated unit as one operation. Saves x and up.
-  Tensor gate(const Tensor& x, const Tensor& up) const;
+  // Returns F(x) up for tensors of one shape: a gated unit as one operation. Saves x and up. With
+  // parameters p, it is two operations.
+  Tensor gate(const Tensor& x, const Tensor& up, const Tensor& p = {}) const;
+  // Returns the parameters that the formula gets, from the trained ones.
+  Tensor formula_parameters(const Tensor& p) const { return p && info().positive ? Activation("softplus")(p) : p; }
+  // Throws unless p is (n), or (heads, n) if they are given; undefined without learned parameters.
+  void check_parameters(const char* owner, const Tensor& p, int64_t heads = 0) const;
 
-  // Throws if the formula has parameters but the role has none, or if the role needs a CUDA build.
+  // Throws if the role needs a CUDA build.
   template <class Role>
   const Role& role() const {
     const Role* const kernels = dynamic_cast<const Role*>(formula_.get());
@@ -173,7 +165,6 @@ class Activation {
   }
 
  private:
-  Activation() = default;
   [[noreturn]] void fail_without_role(const char* role) const;
   void check_count(std::span<const double> p) const;
   std::vector<double> formula_parameters(std::span<const double> p) const;
@@ -185,6 +176,5 @@ class Activation {
 std::vector<std::string> activation_names();
 std::vector<std::string> learned_activation_names();
 std::vector<Setting> ranges_of_activation(std::string_view name);  // its constants with their limits; no values
-bool is_learned_activation(std::string_view name);                 // aliases count
 
 }  // namespace orrery::nn

@@ -4,6 +4,7 @@
 #include "engine/attention_formula/problem.h"
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
 #include "cuda/attention/attention.cuh"
+#include "nn/formulas/formula.h"
 #endif
 
 namespace orrery::nn {
@@ -20,17 +21,27 @@ class AttentionRole : public AttentionKernels<A> {
 };
 
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
+template <class F>
+struct BindParameters {
+  static constexpr int count = learned_count<F>;
+  template <class A>
+  HOST_DEVICE static auto of(const F& f, const A* p) {
+    return bound<A>(f, p);
+  }
+};
+
 template <class A>
 template <class F>
 class AttentionRole<A>::Of : public AttentionRole<A> {
  public:
-  explicit Of(const F& f) : weights_{f, F::info.zero_below_zero} {}
+  explicit Of(const F& f) : weights_{cuda::PointwiseWeights<F>{f, F::info.zero_below_zero}} {}
   void forward(const AttentionProblem<A>& problem) const override { cuda::attention_forward(problem, weights_); }
   void statistics(const AttentionProblem<A>& problem) const override { cuda::attention_statistics(problem, weights_); }
   void backward(const AttentionProblem<A>& problem) const override { cuda::attention_backward(problem, weights_); }
 
  private:
-  cuda::PointwiseWeights<F> weights_;
+  std::conditional_t<(learned_count<F> > 0), cuda::LearnedWeights<F, BindParameters<F>>, cuda::PointwiseWeights<F>>
+      weights_;
 };
 #endif
 

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include "engine/math/approx_float.h"
 #include "engine/math/dual.h"
 #include "engine/types/host_device.h"
 #include "engine/math/positive_part.h"
@@ -40,6 +41,40 @@ concept LearnedFormula = std::is_trivially_copyable_v<F> &&
   { f.derivative(z, q) } -> std::same_as<double>;
 };
 
+template <class F>
+inline constexpr int learned_count = 0;
+template <LearnedFormula F>
+inline constexpr int learned_count<F> = F::parameters;
+
+// A formula with the values of its parameters. Kernels use it as a formula without parameters.
+template <LearnedFormula F, class A>
+struct Bound {
+  F f;
+  A p[F::parameters];
+  template <class T>
+  HOST_DEVICE T value(T x) const {
+    return f.value(to_float(x), p);
+  }
+  template <class T>
+  HOST_DEVICE T derivative(T x) const {
+    return f.derivative(to_float(x), p);
+  }
+  HOST_DEVICE void parameter_derivatives(A x, A* out) const { f.parameter_derivatives(x, p, out); }
+};
+// Returns f with the parameters p[0], p[stride], ... in A; a formula without parameters itself.
+template <class A, class F, class T>
+HOST_DEVICE auto bound(const F& f, const T* p, int64_t stride = 1) {
+  if constexpr (learned_count<F> > 0) {
+    Bound<F, A> with{f, {}};
+    for (int k = 0; k < F::parameters; ++k) with.p[k] = static_cast<A>(p[k * stride]);
+    return with;
+  } else {
+    return f;
+  }
+}
+template <class A, class F>
+using BoundTo = decltype(bound<A>(std::declval<const F&>(), static_cast<const A*>(nullptr)));
+
 namespace detail {
 
 template <class F>
@@ -53,52 +88,41 @@ F with_constants(const double* constants) {
   }
 }
 
-template <PlainFormula F>
-class PlainScalars : public Formula {
+template <class F>
+class CompiledFormula : public Formula {
  public:
-  explicit PlainScalars(const F& f) : f_(f) {}
-  double value(double x, const double*) const override { return f_.value(x); }
-  double derivative(double x, const double*) const override { return f_.derivative(x); }
-  double derivative_by_dual(double x, const double*, int) const override { return f_.value(Dual(x, 1)).derivative; }
+  explicit CompiledFormula(const F& f) : f_(f) {}
+  double value(double x, const double* p) const override { return bound<double>(f_, p).value(x); }
+  double derivative(double x, const double* p) const override { return bound<double>(f_, p).derivative(x); }
+  double derivative_by_dual(double x, [[maybe_unused]] const double* p, int parameter) const override {
+    const Dual variable(x, parameter < 0);
+    if constexpr (learned_count<F> > 0) {
+      Dual all[F::parameters];
+      for (int k = 0; k < F::parameters; ++k) {
+        const Dual trained(p[k], k == parameter);
+        all[k] = F::info.positive ? scalar::softplus(trained) : trained;
+      }
+      return f_.value(variable, static_cast<const Dual*>(all)).derivative;
+    } else {
+      return f_.value(variable).derivative;
+    }
+  }
   bool is_homogeneous() const override { return Homogeneous<F>; }
   bool has_derivative_from_output() const override { return HasDerivativeFromOutput<F>; }
   double derivative_from_output([[maybe_unused]] double y) const override {
     if constexpr (HasDerivativeFromOutput<F>) return f_.derivative_from_output(y);
     return 0;
   }
-  void parameter_derivatives(double, const double*, double*) const override {}
-  void initial_parameters(double*) const override {}
-
- private:
-  F f_;
-};
-
-template <LearnedFormula F>
-class LearnedScalars : public Formula {
- public:
-  explicit LearnedScalars(const F& f) : f_(f) {}
-  double value(double x, const double* p) const override { return f_.value(x, p); }
-  double derivative(double x, const double* p) const override { return f_.derivative(x, p); }
-  double derivative_by_dual(double x, const double* p, int parameter) const override {
-    Dual all[F::parameters];
-    for (int k = 0; k < F::parameters; ++k) {
-      const Dual trained(p[k], k == parameter);
-      all[k] = F::info.positive ? scalar::softplus(trained) : trained;
-    }
-    return f_.value(Dual(x, parameter < 0), static_cast<const Dual*>(all)).derivative;
+  void parameter_derivatives(double x, [[maybe_unused]] const double* p, [[maybe_unused]] double* out) const override {
+    if constexpr (learned_count<F> > 0) f_.parameter_derivatives(x, p, out);
   }
-  bool is_homogeneous() const override { return false; }
-  bool has_derivative_from_output() const override { return false; }
-  double derivative_from_output(double) const override { return 0; }
-  void parameter_derivatives(double x, const double* p, double* out) const override {
-    f_.parameter_derivatives(x, p, out);
+  void initial_parameters([[maybe_unused]] double* p) const override {
+    if constexpr (learned_count<F> > 0) f_.initial_parameters(p);
   }
-  void initial_parameters(double* p) const override { f_.initial_parameters(p); }
 
  private:
   F f_;
 };
 
 }  // namespace detail
-
 }  // namespace orrery::nn

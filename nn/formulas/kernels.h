@@ -20,37 +20,29 @@
 #include "nn/formulas/dynamic_kernels.h"
 #include "nn/formulas/elementwise.h"
 #include "nn/formulas/epilogue.h"
-#include "nn/formulas/learned.h"
+#include "nn/formulas/tile_kernels.h"
 
 namespace orrery::nn {
 namespace detail {
 
-template <class F, class Numbers, class... Roles>
-struct WithRoles final : Numbers, Roles::template Of<F>... {
-  explicit WithRoles(const F& f) : Numbers(f), Roles::template Of<F>(f)... {}
+template <class F, class... Roles>
+struct WithRoles final : CompiledFormula<F>, Roles::template Of<F>... {
+  explicit WithRoles(const F& f) : CompiledFormula<F>(f), Roles::template Of<F>(f)... {}
 };
 
 // The roles of a formula, each compiled for it. A new role needs a line here and its own file.
 template <class F>
-struct RolesOf {
-  using Type = WithRoles<F, PlainScalars<F>, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
+using WithAllRoles = WithRoles<F, ElementwiseRole, TileRole<float>, TileRole<double>, TileRole<bf16>,
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
-                         EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
-                         AttentionRole<double>,
+                               EpilogueRole<float>, EpilogueRole<double>, EpilogueRole<bf16>, AttentionRole<float>,
+                               AttentionRole<double>,
 #endif
-                         DynamicNormRole>;
-  static constexpr int parameters = 0;
-};
-template <LearnedFormula F>
-struct RolesOf<F> {
-  using Type = WithRoles<F, LearnedScalars<F>, LearnedRole>;
-  static constexpr int parameters = F::parameters;
-};
+                               DynamicNormRole>;
 
 template <class F>
 struct FormulaOf {  // a static member, because nvcc rejects a pointer to a function template here
   static std::unique_ptr<const Formula> make(const double* constants) {
-    return std::make_unique<const typename RolesOf<F>::Type>(with_constants<F>(constants));
+    return std::make_unique<const WithAllRoles<F>>(with_constants<F>(constants));
   }
 };
 
@@ -60,7 +52,7 @@ template <class F>
 requires PlainFormula<F> || LearnedFormula<F>
 bool add_activation() {  // returns true, so that a static object can hold the result
   const detail::ActivationEntry entry{F::info.name, &F::info, detail::FormulaOf<F>::make};
-  return detail::add_activation(entry, {sizeof(F), detail::RolesOf<F>::parameters});
+  return detail::add_activation(entry, {sizeof(F), learned_count<F>});
 }
 
 #define REGISTER_ACTIVATION(Type) \

@@ -129,7 +129,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   return ((centred / sqrt(variance + epsilon) * weight + bias) * mask).reshape(x.shape());
 }
 
-class BatchNormalization final : public Module {
+class BatchNormalization final : public AffineNormalization {
  public:
   struct Settings {
     double momentum = 0.1, epsilon = 1e-5;
@@ -146,11 +146,10 @@ class BatchNormalization final : public Module {
                                 .saves = "x, mean and 1/std of each channel"};
 
   BatchNormalization(const Spec& spec, const NormalizationOptions& options)
-      : weight_(Shape{options.width}, constant(1)),
+      : AffineNormalization(options),
         running_mean_(Tensor::zeros(Shape{options.width})),
         running_variance_(Tensor::full(Shape{options.width}, 1)) {
     read_settings(spec, settings_);
-    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
   Tensor forward(const Tensor& x, ForwardPass& pass) override {
     if (!pass.training) {
@@ -187,8 +186,7 @@ class BatchNormalization final : public Module {
     records_.clear();
   }
   void visit(Visitor& v) override {
-    v("weight", weight_);
-    v("bias", bias_);
+    AffineNormalization::visit(v);
     v("running_mean", running_mean_);
     v("running_variance", running_variance_);
   }
@@ -204,7 +202,6 @@ class BatchNormalization final : public Module {
     running.copy_from(where(tokens, current * (1 - settings_.momentum) + observed * settings_.momentum, current));
   }
   Settings settings_;
-  Parameter weight_, bias_;
   Tensor running_mean_, running_variance_;
   std::vector<Record> records_;  // micro-batches since the last step
 };
@@ -255,10 +252,7 @@ ChannelStatistics channel_statistics(const Tensor& x, const Tensor& lengths) {
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const ChannelStatistics& statistics,
                   bool from_x, const Tensor& lengths, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
-        "batch_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
-        "; the weight and bias need the size of the last axis");
-  check_same_kind("batch_norm", x, weight);
+  check_affine(BatchNorm::name, x, weight, bias);
   real_tokens("batch_norm", x, lengths);
   return record(BatchNorm{statistics, from_x, lengths, epsilon}, x, weight, bias);
 }

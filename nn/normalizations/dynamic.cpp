@@ -4,8 +4,9 @@
 //   y = F(u) weight + bias,   u = alpha x + shift          alpha and shift one number each, weight and bias by channel
 // With g = dy and du = g weight F'(u):
 //   dx = alpha du,   dalpha = sum of du x,   dshift = sum of du,   dweight = sum over rows of g F(u),   dbias = of g
+//   dp_k = sum of g weight dF/dp_k(u), if F has learned parameters p, one set for the layer
 // Saved for backward: x, for dalpha, because y does not determine x where F is flat. F(u) is
-// recomputed. dalpha and dshift are summed over tokens in the arithmetic type (chunks depend only
+// recomputed. dalpha, dshift and dp are summed over tokens in the arithmetic type (chunks depend only
 // on the sizes), then over channels in f64.
 #include "nn/normalizations/base/dynamic.h"
 
@@ -35,32 +36,34 @@ struct DynamicNorm {
     return t ? t : Tensor::full_like(x, shape, otherwise);
   }
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight,
-                 const Tensor& bias) const {
+                 const Tensor& bias, const Tensor& p) const {
     const Tensor y = Tensor::empty_like(x);
     const Shape one{1}, channels{x.size(-1)};
     const Tensor s = value_or_full(shift, one, 0, x), w = value_or_full(weight, channels, 1, x),
                  b = value_or_full(bias, channels, 0, x);
-    activation.role<DynamicNormRole>().forward(x, alpha, s, w, b, y);
-    saved.save(x, alpha, s, w);
+    activation.role<DynamicNormRole>().forward(x, alpha, s, w, b, p, y);
+    saved.save(x, alpha, s, w, p);
     return y;
   }
-  Gradients<5> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &x = saved[0], &alpha = saved[1], &shift = saved[2], &weight = saved[3];
+  Gradients<6> backward(const Saved& saved, const Tensor& dy) const {
+    const Tensor &x = saved[0], &alpha = saved[1], &shift = saved[2], &weight = saved[3], &p = saved[4];
     const Shape channels{x.size(-1)};
-    const bool with_parameters = saved.needs(1) || saved.needs(2) || saved.needs(3) || saved.needs(4);
+    bool with_parameters = false;
+    for (int i = 1; i < 6; ++i) with_parameters = with_parameters || saved.needs(i);
     DynamicNormRole::Sums sums;
-    if (with_parameters)
-      for (Tensor& sum : sums) sum = empty_computed(x, channels);
+    for (size_t k = 0; with_parameters && k < 4; ++k) sums[k] = empty_computed(x, channels);
+    if (with_parameters && p) sums[4] = empty_computed(x, Shape{p.size(0), x.size(-1)});
     const Tensor dx = saved.take(0);
-    activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, dy, dx, sums);
-    if (!with_parameters) return {dx, {}, {}, {}, {}};
+    activation.role<DynamicNormRole>().backward(x, alpha, shift, weight, p, dy, dx, sums);
+    if (!with_parameters) return {dx, {}, {}, {}, {}, {}};
     const Tensor dalpha = Tensor::empty_like(x, Shape{1}, Dtype::f64), dshift = Tensor::empty_like(dalpha);
     sum_elements(name, ByChannel{}, out_sums<double>(dalpha, dshift), row_of(sums[2]), row_of(sums[3]));
-    Gradients<5> d{dx};
-    const std::array<Tensor, 4> all = {dalpha, dshift, sums[0], sums[1]};
-    for (int i = 1; i < 5; ++i) {
+    Gradients<6> d{dx};
+    const Tensor dp = saved.needs(5) ? sum(sums[4].to(Dtype::f64), {-1}) : Tensor();
+    const std::array<Tensor, 5> all = {dalpha, dshift, sums[0], sums[1], dp};
+    for (int i = 1; i < 6; ++i) {
       if (!saved.needs(i)) continue;
-      const ParameterGradient gradient(saved, i, i < 3 ? alpha : weight);
+      const ParameterGradient gradient(saved, i, i < 3 ? alpha : i < 5 ? weight : p);
       gradient.sum.copy_from(all[static_cast<size_t>(i - 1)]);
       d[static_cast<size_t>(i)] = gradient.done();
     }
@@ -69,8 +72,8 @@ struct DynamicNorm {
 };
 
 Tensor reference(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift,
-                 const Tensor& weight, const Tensor& bias) {
-  const Tensor y = activation(x * alpha + shift);
+                 const Tensor& weight, const Tensor& bias, const Tensor& p = {}) {
+  const Tensor y = activation(x * alpha + shift, p);
   return weight ? y * weight + bias : y;
 }
 
@@ -82,7 +85,7 @@ class Dynamic final : public DynamicNormalization {
     bool learn_alpha = true, affine = true;
     template <class V>
     void visit(V& v) {
-      v("activation", activation, "activation F, without learned parameters");
+      v("activation", activation, "activation F; its learned parameters, if any, are one set for the layer");
       v("alpha", alpha, "factor of x; its initial value with learn_alpha=yes", between(-1e6, 1e6));
       v("learn_alpha", learn_alpha, "train alpha");
       v("affine", affine, "use a weight and a bias per channel");
@@ -91,7 +94,7 @@ class Dynamic final : public DynamicNormalization {
   static inline const Info info{.name = "dynamic",
                                 .formula = "F(alpha x) * weight + bias",
                                 .source = "Zhu et al. 2025, arXiv:2503.10622",
-                                .parameters = "alpha 0.5 (one number), weight 1, bias 0",
+                                .parameters = "alpha 0.5 (one number), weight 1, bias 0; those of F",
                                 .saves = "x",
                                 .takes_activation = true};
 
@@ -100,9 +103,10 @@ class Dynamic final : public DynamicNormalization {
  private:
   static Form parse(const Spec& spec) {
     const auto s = settings_from<Settings>(spec);
-    check(!is_learned_activation(s.activation.name), "dynamic: ", print(spec),
-          " has an activation with learned parameters; choose one of ", join(activation_names()));
-    return {.activation = Activation(s.activation), .alpha = s.alpha, .learn_alpha = s.learn_alpha, .affine = s.affine};
+    return {.activation = Activation(s.activation),
+            .alpha = s.alpha,
+            .learn_alpha = s.learn_alpha,
+            .affine = s.affine};
   }
 };
 REGISTER_NORMALIZATION(Dynamic);
@@ -126,6 +130,18 @@ GradientCase without_weight(const CaseTensors& random) {
       [sigmoid](const auto& in) { return reference(in[0], sigmoid, in[1], Tensor::zeros({1}, Dtype::f64), {}, {}); }};
 }
 REGISTER_GRADIENT_CASE("normalization", "dynamic", without_weight);
+GradientCase learned(const CaseTensors& random) {
+  const Activation xielu("xielu");
+  return {{{"x", random({5, 7})},
+           {"alpha", random({1})},
+           {"shift", random({1})},
+           {"weight", random({7})},
+           {"bias", random({7})},
+           {"p", random({2})}},
+          [xielu](const auto& in) { return dynamic_norm(in[0], xielu, in[1], in[2], in[3], in[4], in[5]); },
+          [xielu](const auto& in) { return reference(in[0], xielu, in[1], in[2], in[3], in[4], in[5]); }};
+}
+REGISTER_GRADIENT_CASE("normalization", "dynamic", learned);
 
 }  // namespace
 
@@ -138,7 +154,8 @@ DynamicNormalization::DynamicNormalization(const Form& form, const Normalization
 }
 Tensor DynamicNormalization::forward(const Tensor& x, ForwardPass&) {
   if (is_hooked(path(), "saturation")) hook(path(), "saturation", Tensor::full({1}, saturation(x)));
-  return dynamic_norm(x, activation_, alpha(x), shift_.value, weight_.value, bias_.value);
+  return dynamic_norm(x, activation_.activation(), alpha(x), shift_.value, weight_.value, bias_.value,
+                      activation_.parameters());
 }
 double DynamicNormalization::saturation(const Tensor& x) const {
   return saturation_fraction(x, alpha(x).to_vector()[0]);
@@ -146,20 +163,22 @@ double DynamicNormalization::saturation(const Tensor& x) const {
 void DynamicNormalization::visit(Visitor& v) {
   v("alpha", alpha_);
   v("shift", shift_);
+  activation_.visit(v);
   v("weight", weight_);
   v("bias", bias_);
 }
 
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift,
-                    const Tensor& weight, const Tensor& bias) {
+                    const Tensor& weight, const Tensor& bias, const Tensor& p) {
   check(x.shape().rank() >= 1 && alpha.shape() == Shape{1} && (!shift || shift.shape() == Shape{1}), "dynamic_norm: x ",
         x.shape(), " does not fit alpha ", alpha.shape(), "; alpha and shift are one number each, (1)");
   for (const Tensor& t : {weight, bias})
     check(!t || t.shape() == Shape{x.size(-1)}, "dynamic_norm: x ", x.shape(), " does not fit a weight or bias of ",
           t ? t.shape() : Shape{}, "; they need the size of the last axis");
-  for (const Tensor& t : {alpha, shift, weight, bias})
+  activation.check_parameters("dynamic_norm", p);
+  for (const Tensor& t : {alpha, shift, weight, bias, p})
     if (t) check_same_kind("dynamic_norm", x, t);
-  return record(DynamicNorm{activation}, x, alpha, shift, weight, bias);
+  return record(DynamicNorm{activation}, x, alpha, shift, weight, bias, activation.formula_parameters(p));
 }
 
 }  // namespace orrery::nn

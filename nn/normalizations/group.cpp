@@ -186,7 +186,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, int6
   return (y * mask).reshape(x.shape());
 }
 
-class GroupNormalization final : public Module {
+class GroupNormalization final : public AffineNormalization {
  public:
   struct Settings {
     int64_t groups = 8;
@@ -206,28 +206,21 @@ class GroupNormalization final : public Module {
                                 .parameters = "weight 1, bias 0",
                                 .saves = "x, mean and 1/std of each group"};
 
-  GroupNormalization(const Spec& spec, const NormalizationOptions& options)
-      : weight_(Shape{options.width}, constant(1)) {
+  GroupNormalization(const Spec& spec, const NormalizationOptions& options) : AffineNormalization(options) {
     read_settings(spec, settings_);
     check(options.width % settings_.groups == 0, "group: ", print(spec), ": groups (", settings_.groups,
           ") must divide the width (", options.width, ")");
     check(!options.causal || settings_.over == "token", "group: ", print(spec),
           ": over=sequence passes later tokens to earlier ones, which a causal model forbids; use over=token");
-    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
   }
   Tensor forward(const Tensor& x, ForwardPass& pass) override {
     const bool sequence = settings_.over == "sequence";
     return group_norm(x, weight_.value, bias_.value, settings_.groups, sequence, sequence ? pass.lengths : Tensor(),
                       settings_.epsilon);
   }
-  void visit(Visitor& v) override {
-    v("weight", weight_);
-    v("bias", bias_);
-  }
 
  private:
   Settings settings_;
-  Parameter weight_, bias_;
 };
 REGISTER_NORMALIZATION(GroupNormalization);
 
@@ -257,14 +250,11 @@ REGISTER_GRADIENT_CASE("normalization", "group", padded_case);
 
 Tensor group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, bool over_sequence,
                   const Tensor& lengths, double epsilon) {
-  check(x.shape().rank() >= (over_sequence ? 2 : 1) && weight.shape() == Shape{x.size(-1)} &&
-            (!bias || bias.shape() == weight.shape()),
-        "group_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
-        "; the weight and bias need the size of the last axis");
+  check_affine(GroupNorm::name, x, weight, bias);
+  check(!over_sequence || x.shape().rank() >= 2, "group_norm: x ", x.shape(), " must have an axis of sequences");
   check(groups >= 1 && x.size(-1) % groups == 0, "group_norm: groups (", groups, ") must divide the channels (",
         x.size(-1), ")");
   check(over_sequence || !lengths, "group_norm: lengths are for statistics over a sequence; leave them out");
-  check_same_kind("group_norm", x, weight);
   real_tokens("group_norm", x, lengths);
   return record(GroupNorm{groups, over_sequence, lengths, epsilon}, x, weight, bias);
 }

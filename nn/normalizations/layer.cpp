@@ -97,7 +97,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
   return bias ? y + bias : y;
 }
 
-class LayerNormalization final : public Module {
+class LayerNormalization final : public AffineNormalization {
  public:
   struct Settings {
     double epsilon = 1e-5;
@@ -114,14 +114,8 @@ class LayerNormalization final : public Module {
                                 .alias = "layernorm"};
 
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
-      : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {
-    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
-  }
+      : AffineNormalization(options), epsilon_(settings_from<Settings>(spec).epsilon) {}
   Tensor forward(const Tensor& x, ForwardPass&) override { return layer_norm(x, weight_.value, bias_.value, epsilon_); }
-  void visit(Visitor& v) override {
-    v("weight", weight_);
-    v("bias", bias_);
-  }
   std::vector<Prediction> predicted(const InputStats& stats) const {
     const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (stats.mean_square + epsilon_);
     return {
@@ -131,7 +125,6 @@ class LayerNormalization final : public Module {
 
  private:
   double epsilon_;
-  Parameter weight_, bias_;
 };
 REGISTER_NORMALIZATION(LayerNormalization);
 REGISTER_PREDICTION(LayerNormalization);
@@ -146,10 +139,7 @@ REGISTER_GRADIENT_CASE("normalization", "layer", gradient_case);
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)} && (!bias || bias.shape() == weight.shape()),
-        "layer_norm: x ", x.shape(), " does not fit weight ", weight.shape(),
-        "; the weight and bias need the size of the last axis");
-  check_same_kind("layer_norm", x, weight);
+  check_affine(LayerNorm::name, x, weight, bias);
   return record(LayerNorm{epsilon}, x, weight, bias);
 }
 

@@ -85,7 +85,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, double epsilon) {
   return x / sqrt(mean(x * x, {-1}, true) + epsilon) * weight;
 }
 
-class RmsNormalization final : public Module {
+class RmsNormalization final : public AffineNormalization {
  public:
   struct Settings {
     double epsilon = 1e-5;
@@ -102,9 +102,8 @@ class RmsNormalization final : public Module {
                                 .alias = "rmsnorm"};
 
   RmsNormalization(const Spec& spec, const NormalizationOptions& options)
-      : epsilon_(settings_from<Settings>(spec).epsilon), weight_(Shape{options.width}, constant(1)) {}
+      : AffineNormalization({.width = options.width, .bias = false}), epsilon_(settings_from<Settings>(spec).epsilon) {}
   Tensor forward(const Tensor& x, ForwardPass&) override { return rms_norm(x, weight_.value, epsilon_); }
-  void visit(Visitor& v) override { v("weight", weight_); }
   std::vector<Prediction> predicted(const InputStats& stats) const {
     const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (stats.mean_square + epsilon_);
     return {
@@ -114,7 +113,6 @@ class RmsNormalization final : public Module {
 
  private:
   double epsilon_;
-  Parameter weight_;
 };
 REGISTER_NORMALIZATION(RmsNormalization);
 REGISTER_PREDICTION(RmsNormalization);
@@ -129,9 +127,7 @@ REGISTER_GRADIENT_CASE("normalization", "rms", gradient_case);
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
-  check(x.shape().rank() >= 1 && weight.shape() == Shape{x.size(-1)}, "rms_norm: x ", x.shape(),
-        " does not fit weight ", weight.shape(), "; the weight needs the size of the last axis");
-  check_same_kind("rms_norm", x, weight);
+  check_affine(RmsNorm::name, x, weight);
   return record(RmsNorm{epsilon}, x, weight);
 }
 

@@ -256,32 +256,24 @@ constexpr Info convolution_layer{.name = "convolution",
                                  .saves = "x"};
 REGISTER_LAYER(convolution_layer);
 
-GradientCase make_convolution_case(const CaseTensors& random, const Shape& x, const Shape& weight, WindowSteps steps) {
-  return {{{"x", random(x)}, {"weight", random(weight)}, {"bias", random(Shape{weight[0]})}},
-          [steps](const auto& in) { return convolution(in[0], in[1], in[2], steps); },
-          [steps](const auto& in) { return reference(in[0], in[1], in[2], steps); }};
+bool add_cases() {  // plain, strided, dilated, padded, and of one pixel
+  struct Case {
+    Shape x, weight;
+    WindowSteps steps;
+  };
+  for (const Case& c : {Case{{2, 5, 7, 3}, {4, 3, 3, 3}, {}},
+                        Case{{2, 7, 6, 2}, {3, 3, 2, 2}, {.stride = {2, 3}, .padding = {1, 2}}},
+                        Case{{1, 7, 9, 2}, {3, 2, 3, 2}, {.stride = {1, 2}, .padding = 3, .dilation = {3, 2}}},
+                        Case{{2, 6, 5, 3}, {4, 3, 2, 3}, {.padding = {1, 3}, .dilation = {2, 1}}},
+                        Case{{2, 3, 5, 3}, {4, 1, 1, 3}, {}}})
+    add_gradient_case("layer", "convolution", [c](const CaseTensors& random) -> GradientCase {
+      return {{{"x", random(c.x)}, {"weight", random(c.weight)}, {"bias", random(Shape{c.weight[0]})}},
+              [c](const auto& in) { return convolution(in[0], in[1], in[2], c.steps); },
+              [c](const auto& in) { return reference(in[0], in[1], in[2], c.steps); }};
+    });
+  return true;
 }
-GradientCase plain_case(const CaseTensors& random) {
-  return make_convolution_case(random, {2, 5, 7, 3}, {4, 3, 3, 3}, {});
-}
-GradientCase strided_case(const CaseTensors& random) {
-  return make_convolution_case(random, {2, 7, 6, 2}, {3, 3, 2, 2}, {.stride = {2, 3}, .padding = {1, 2}});
-}
-GradientCase dilated_case(const CaseTensors& random) {
-  return make_convolution_case(random, {1, 7, 9, 2}, {3, 2, 3, 2},
-                               {.stride = {1, 2}, .padding = 3, .dilation = {3, 2}});
-}
-GradientCase padded_case(const CaseTensors& random) {
-  return make_convolution_case(random, {2, 6, 5, 3}, {4, 3, 2, 3}, {.padding = {1, 3}, .dilation = {2, 1}});
-}
-GradientCase one_pixel_case(const CaseTensors& random) {
-  return make_convolution_case(random, {2, 3, 5, 3}, {4, 1, 1, 3}, {});
-}
-REGISTER_GRADIENT_CASE("layer", "convolution", plain_case);
-REGISTER_GRADIENT_CASE("layer", "convolution", strided_case);
-REGISTER_GRADIENT_CASE("layer", "convolution", dilated_case);
-REGISTER_GRADIENT_CASE("layer", "convolution", padded_case);
-REGISTER_GRADIENT_CASE("layer", "convolution", one_pixel_case);
+const bool cases = add_cases();
 
 }  // namespace
 

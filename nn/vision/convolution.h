@@ -12,7 +12,7 @@ namespace orrery::nn {
 // pixel per window. Values beyond the image are 0.
 Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const WindowSteps& steps = {});
 
-class Convolution final : public Module {
+class Convolution : public Module {
  public:
   struct Options {
     WindowSteps steps = {};

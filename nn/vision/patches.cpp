@@ -6,8 +6,6 @@
 // dbias = sum of the rows of dY. Saved for backward: X and W.
 #include "nn/vision/patches.h"
 
-#include <cmath>
-
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
 #include "nn/layers/layer.h"
@@ -57,17 +55,6 @@ Tensor patch_embedding(const Tensor& x, const Tensor& weight, const Tensor& bias
         " does not fit the weight ", weight.shape(), "; the last axes, the channels, must be equal");
   const int64_t row = weight.size(1) * weight.size(2) * weight.size(3);
   return linear(patches(x, {weight.size(1), weight.size(2)}), weight.reshape(Shape{weight.size(0), row}), bias);
-}
-
-PatchEmbedding::PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options) {
-  const Shape window{size.vertical, size.horizontal, channels};
-  const Initialization default_init = uniform(1 / std::sqrt(static_cast<double>(window.numel())));
-  weight = Parameter(Shape{width, size.vertical, size.horizontal, channels}, options.weight.value_or(default_init));
-  if (options.bias) bias = Parameter(Shape{width}, options.weight ? constant(0) : default_init);
-}
-void PatchEmbedding::visit(Visitor& v) {
-  v("weight", weight);
-  v("bias", bias);
 }
 
 }  // namespace orrery::nn

@@ -1,10 +1,7 @@
 // Images as sequences of patches, for transformers.
 #pragma once
 
-#include <optional>
-
-#include "nn/base/module.h"
-#include "nn/vision/window.h"
+#include "nn/vision/convolution.h"
 
 namespace orrery::nn {
 
@@ -14,18 +11,12 @@ Tensor patches(const Tensor& x, Pixels size);
 // Embeds each patch by weight (N, h, w, C), bias (N) or undefined: (B, (H / h)(W / w), N).
 Tensor patch_embedding(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-class PatchEmbedding final : public Module {
+// A convolution whose windows are the patches, as a layer of tokens: weight (width, h, w, channels).
+class PatchEmbedding final : public Convolution {
  public:
-  struct Options {
-    bool bias = true;
-    std::optional<Initialization> weight = {};  // default: uniform(1 / sqrt(h w C)), as in PyTorch
-  };
-  PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options);
+  PatchEmbedding(int64_t channels, Pixels size, int64_t width, const Options& options)
+      : Convolution(channels, width, size, options) {}
   Tensor forward(const Tensor& x, ForwardPass&) override { return patch_embedding(x, weight.value, bias.value); }
-  void visit(Visitor& v) override;
-
-  Parameter weight;  // (width, patch height, patch width, channels)
-  Parameter bias;    // (width), or undefined
 };
 
 }  // namespace orrery::nn

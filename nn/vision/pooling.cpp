@@ -102,6 +102,18 @@ struct MeanBackward {  // row r: pixel r of dx
 Shape shape_of_windows(const WindowGrid& g) { return {g.batch, g.vertical.windows, g.horizontal.windows, g.channels}; }
 Shape shape_of_pixels(const WindowGrid& g) { return {g.batch, g.vertical.pixels, g.horizontal.pixels, g.channels}; }
 
+// Runs the row function that make(from, to) returns, on the channels of each window or pixel of the
+// result. Sums bf16 in f32 and rounds once.
+template <class Make>
+Tensor through_f32(const char* name, const Tensor& x, const Shape& shape, const Make& make) {
+  if (x.dtype() == Dtype::bf16) return through_f32(name, x.to(Dtype::f32), shape, make).to(Dtype::bf16);
+  const Tensor y = Tensor::empty_like(x, shape);
+  dispatch(x.dtype(), name, [&]<class T>() {
+    rows(x.device(), shape.rows(), static_cast<int>(shape.last()), make.template operator()<T>(x, y));
+  });
+  return y;
+}
+
 struct MaxPoolOperation {
   static constexpr const char* name = "max_pool";
   WindowGrid grid;
@@ -116,16 +128,9 @@ struct MaxPoolOperation {
     return y;
   }
   Gradients<1> backward(const Saved& saved, const Tensor& dy) const {
-    if (dy.dtype() == Dtype::bf16) {  // rounds sums of several windows once
-      const Gradients<1> d = backward(saved, dy.to(Dtype::f32));
-      return {d[0].to(Dtype::bf16)};
-    }
-    const Tensor dx = Tensor::empty_like(dy, shape_of_pixels(grid));
-    dispatch(dy.dtype(), name, [&]<class T>() {
-      rows(dy.device(), grid.batch * grid.pixels(), static_cast<int>(grid.channels),
-           MaxBackward<T>{{dy.data<T>()}, saved[0].data<int32_t>(), {dx.mutable_data<T>()}, grid});
-    });
-    return {dx};
+    return {through_f32(name, dy, shape_of_pixels(grid), [&]<class T>(const Tensor& from, const Tensor& to) {
+      return MaxBackward<T>{{from.data<T>()}, saved[0].data<int32_t>(), {to.mutable_data<T>()}, grid};
+    })};
   }
 };
 
@@ -133,24 +138,14 @@ struct AveragePoolOperation {
   static constexpr const char* name = "average_pool";
   WindowGrid grid;
   Tensor forward(Saved&, const Tensor& x) const {
-    return through_f32(x, shape_of_windows(grid), grid.windows(), [&]<class T>(const Tensor& from, const Tensor& to) {
+    return through_f32(name, x, shape_of_windows(grid), [&]<class T>(const Tensor& from, const Tensor& to) {
       return MeanForward<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
     });
   }
   Gradients<1> backward(const Saved&, const Tensor& dy) const {
-    return {through_f32(dy, shape_of_pixels(grid), grid.pixels(), [&]<class T>(const Tensor& from, const Tensor& to) {
+    return {through_f32(name, dy, shape_of_pixels(grid), [&]<class T>(const Tensor& from, const Tensor& to) {
       return MeanBackward<T>{{from.data<T>()}, {to.mutable_data<T>()}, grid};
     })};
-  }
-  // Runs the row function that `make` returns on each image; sums bf16 in f32 and rounds once.
-  template <class Make>
-  Tensor through_f32(const Tensor& x, const Shape& shape, int64_t rows_per_image, const Make& make) const {
-    if (x.dtype() == Dtype::bf16) return through_f32(x.to(Dtype::f32), shape, rows_per_image, make).to(Dtype::bf16);
-    const Tensor y = Tensor::empty_like(x, shape);
-    dispatch(x.dtype(), name, [&]<class T>() {
-      rows(x.device(), grid.batch * rows_per_image, static_cast<int>(grid.channels), make.template operator()<T>(x, y));
-    });
-    return y;
   }
 };
 

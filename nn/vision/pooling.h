@@ -12,24 +12,18 @@ Tensor max_pool(const Tensor& x, Pixels size, const WindowSteps& steps);
 Tensor average_pool(const Tensor& x, Pixels size, const WindowSteps& steps);
 Tensor global_average_pool(const Tensor& x);  // mean over all pixels, (B, C)
 
-class MaxPool final : public Module {
+template <Tensor (*pool)(const Tensor& x, Pixels size, const WindowSteps& steps)>
+class Pooling final : public Module {
  public:
-  MaxPool(Pixels size, const WindowSteps& steps) : size_(size), steps_(steps) {}
-  Tensor forward(const Tensor& x, ForwardPass&) override { return max_pool(x, size_, steps_); }
+  Pooling(Pixels size, const WindowSteps& steps) : size_(size), steps_(steps) {}
+  Tensor forward(const Tensor& x, ForwardPass&) override { return pool(x, size_, steps_); }
 
  private:
   Pixels size_;
   WindowSteps steps_;
 };
-class AveragePool final : public Module {
- public:
-  AveragePool(Pixels size, const WindowSteps& steps) : size_(size), steps_(steps) {}
-  Tensor forward(const Tensor& x, ForwardPass&) override { return average_pool(x, size_, steps_); }
-
- private:
-  Pixels size_;
-  WindowSteps steps_;
-};
+using MaxPool = Pooling<max_pool>;
+using AveragePool = Pooling<average_pool>;
 class GlobalAveragePool final : public Module {
  public:
   Tensor forward(const Tensor& x, ForwardPass&) override { return global_average_pool(x); }

@@ -229,18 +229,23 @@ Results attended(const std::string& activation, int64_t head_size, Device device
   }
   const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(head_size))};
   const auto function = activation.empty() ? std::optional<Activation>() : Activation(activation);
-  const Tensor y = attention({.query = x[0], .key = x[1], .value = x[2]}, options, function).output;
+  Tensor p;
+  if (function && function->parameter_count() > 0)
+    p = random_tensor({2, function->parameter_count()}, 8).to(Dtype::f32).to(device).clone().set_requires_grad();
+  const Tensor y = attention({.query = x[0], .key = x[1], .value = x[2], .parameters = p}, options, function).output;
   backward(y, random_tensor(y.shape(), 7).to(Dtype::bf16).to(device));
-  return {{"the output", y.to_vector()},
-          {"dq", x[0].grad().to_vector()},
-          {"dk", x[1].grad().to_vector()},
-          {"dv", x[2].grad().to_vector()}};
+  Results results = {{"the output", y.to_vector()},
+                     {"dq", x[0].grad().to_vector()},
+                     {"dk", x[1].grad().to_vector()},
+                     {"dv", x[2].grad().to_vector()}};
+  if (p) results.push_back({"dp", p.grad().to_vector()});
+  return results;
 }
 
 TEST_CASE("attention in bf16 weighted by every activation and by softmax gives the CPU's numbers") {
   if (no_gpu()) return;
-  std::vector<std::string> names = activation_names();
-  REQUIRE(names.size() >= 29);
+  std::vector<std::string> names = nn::detail::activations().names();
+  REQUIRE(names.size() >= 31);
   names.push_back("");
   for (const int64_t head_size : {20, 72})  // tensor cores pad them to 64 and 128
     for (size_t i = 0; i < names.size(); i += one_of(7)) {

@@ -137,8 +137,21 @@ TEST_CASE("images: a model is evaluated on a test set alone, and init_from with 
       .names("evaluate")
       .value(others)
       .value("a, b, c")
+      .value("never trained on 'a'")
       .offers("rings, stripes")
+      .offers("--among=FILE")
       .offers("--init_from");
+  const auto among = [&](const std::string& names, const std::string& data = shapes) {
+    return run_orrery({"evaluate", run, "--validation_data=" + data, "--among=" + folder.write("classes.txt", names)});
+  };
+  const Outcome rings = among("rings\n");
+  REQUIRE_MESSAGE(rings.code == 0, rings.err);
+  CHECK(contains(rings.out, "2 images\nloss "));
+  CHECK(contains(rings.out, "\naccuracy 1.0000\n"));  // no other class competes
+  Message(rings.err).value("1 of the model's 2 classes").names("classes.txt").value("2 of the 4 images");
+  expect_error(among("rings\ndots\n")).names("evaluate").names("classes.txt:2").value("dots").offers("rings, stripes");
+  expect_error(among("rings\n", others)).names("evaluate").value(others).value("a, b, c");
+  expect_error(run_orrery({"evaluate", run, "--few_shot=1", "--data=" + shapes, "--among=x"})).names("--among=x");
 
   using Words = std::vector<std::string>;
   const auto begin = [&](const std::string& data, const std::string& out, const Words& more = {}) {

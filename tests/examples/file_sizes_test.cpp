@@ -100,7 +100,8 @@ TEST_CASE("file sizes: packed labels that unpack to more bytes than their header
                7840);
   write_images(folder / "train-labels-idx1-ubyte.gz", "\\0\\0\\010\\001\\0\\0\\0\\012", 400'000'000);
   expect_quick_error(Words{"train", "--model=vit-fashion", "--data=" + folder.path(), "--out=" + (other / "run")})
-      .names("train-labels-idx1-ubyte.gz");
+      .names("train-labels-idx1-ubyte.gz")
+      .offers("the right file");
 }
 
 TEST_CASE("file sizes: a text that unpacks to gigabytes is refused with the memory that it needs") {

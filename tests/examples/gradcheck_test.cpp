@@ -10,6 +10,7 @@
 #include "tests/support/message.h"
 
 using namespace orrery;
+using orrery::testing::finds;
 using orrery::testing::matches_in;
 using orrery::testing::Message;
 
@@ -56,7 +57,7 @@ TEST_CASE("gradcheck: every registered formula passes") {
   size_t names = 0;
   for (const models::CatalogueFamily& family : models::catalogue())
     if (family.formulas &&
-        !std::set<std::string>{"optimizer", "schedule", "attention_setting", "problem"}.contains(family.name))
+        !std::set<std::string>{"optimizer", "schedule", "attention_setting", "mask", "problem"}.contains(family.name))
       names += family.entries.size();
   CHECK(numbers[0] == names);
   CHECK(numbers[1] >= names);
@@ -157,7 +158,8 @@ TEST_CASE("list: every registered name has a formula and a source") {
         const std::string &property = one.first, &value = one.second;
         INFO(property);
         const std::set<std::string> of_some = {"schedule saved for backward", "problem parameters",
-                                               "problem saved for backward", "model_preset counted for"};
+                                               "problem saved for backward", "mask parameters",
+                                               "mask saved for backward",     "model_preset counted for"};
         CHECK((!value.empty() || of_some.contains(family.name + " " + property)));
         if (!value.empty()) CHECK(contains(all.out, property + ": " + value));
       }
@@ -193,6 +195,20 @@ TEST_CASE("list: every registered name has a formula and a source") {
   CHECK(!contains(run_orrery({"list", "attention_setting"}).out, "softmax_j"));
   CHECK(contains(family.out, "cosine"));
   CHECK(!contains(family.out, "silu"));
+}
+
+TEST_CASE("catalogue: each trained parameter has its initial value, or a component that states it") {
+  const std::set<std::string> with_parameters = {"attention", "attention_setting", "feed_forward",
+                                                 "layer",     "normalization",     "position"};
+  for (const models::CatalogueFamily& family : models::catalogue()) {
+    if (!with_parameters.contains(family.name)) continue;
+    for (const models::CatalogueEntry& entry : family.entries)
+      for (const auto& property : entry.properties)
+        for (const auto& part : matches_in(property.first == "parameters" ? property.second : "", "[^;]+")) {
+          INFO(family.name, " ", entry.name, ": ", part[0]);
+          CHECK(finds(part[0], "[0-9]|as [a-z]|those of F|none"));
+        }
+  }
 }
 
 TEST_CASE("catalogue: the minimum of an activation is found, at a limit or between the limits") {

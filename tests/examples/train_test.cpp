@@ -139,7 +139,7 @@ TEST_CASE("train: the loss of a plug-in has a weight setting, like the losses of
   INFO(tried.out, tried.err);
   REQUIRE(tried.code == 0);
   for (const char* expected :
-       {"loss output_power: passed", "attention priced_softmax: passed", "weight: losses.output_power"})
+       {"output_power: passed", "attention priced_softmax: passed", "weight: losses.", " --losses.output_power=1\n"})
     CHECK_MESSAGE(contains(tried.out, expected), expected);
   const Words plugin = {"--plugin=" + (folder / "plugins/extra_loss.so")};
   const Words priced = plugin + Words{"--attention=priced_softmax"};

@@ -158,7 +158,7 @@ TEST_CASE("try: a failed training gives exit code 1 and is named, even if every 
   CHECK(tried.code == 1);
   Message(tried.out).names("activation narrow").value("passed").names("dual numbers");
   CHECK(contains(tried.out, "dense(narrow)  FAILED"));
-  CHECK(!contains(tried.out, "gelu, softmax, layer  FAILED"));
+  CHECK(!contains(tried.out, "gelu, softmax, layer, adamw, constant  FAILED"));
   const std::string last = last_line(tried.out);
   CHECK(!contains(last, "gradcheck"));
   Message(last)
@@ -276,4 +276,59 @@ TEST_CASE("try: short files define a normalization and row-wise weightings of at
     INFO(trained.err);
     CHECK(trained.code == 0);
   }
+}
+
+TEST_CASE("try: a schedule and an optimizer are trained with; other components come with a command that uses them") {
+  const Folder folder;
+  const auto tried = [&](const std::string& file, const std::string& steps) {
+    const Outcome outcome = run_orrery({"try", ORRERY_SOURCE_DIR "/tests/" + file + ".cpp", "--out=" + (folder / "p"),
+                                        "--steps=" + steps});
+    INFO(outcome.out, outcome.err);
+    CHECK(outcome.code == 0);
+    return outcome.out;
+  };
+  for (const char* family : {"schedule", "optimizer"}) {
+    const std::string family_name = family, name = "dropped_" + family_name,
+                      out = tried("dropped/nn/" + family_name + "s/" + name, "60");
+    Message(out).names("gelu, softmax, layer, adamw, constant").names(family_name + " = " + name);
+    CHECK(!contains(out, "do not use"));
+  }
+  const std::string analysis = tried("dropped/models/inspection/dropped_analysis", "60");
+  CHECK(!contains(analysis, "training"));  // no model would have it
+  Message(analysis)
+      .names("small models do not use analysis dropped_analysis")
+      .offers("orrery --plugin=" + (folder / "p/dropped_analysis.so") + " inspect RUN --analysis=dropped_analysis");
+  Message(tried("dropped/nn/losses/dropped_loss", "0"))
+      .names("small models do not use loss dropped_loss")
+      .offers("call it in the code");
+}
+
+TEST_CASE("try: a mask is one short file, which trains; coverage that contradicts visible is refused with the pair") {
+  const Folder folder;
+  const std::string path = std::string(ORRERY_SOURCE_DIR) + "/tests/dropped/nn/masks/dropped_mask.cpp";
+  std::string text = read_file(path);
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 35);
+  const Outcome tried = run_orrery({"try", path, "--out=" + (folder / "p"), "--steps=10"});
+  INFO(tried.out, tried.err);
+  CHECK(tried.code == 0);
+  Message(tried.out).names("dropped_mask").value("j mod n > 0 or i = j").value("n=5").names("mask");
+  CHECK(contains(tried.out, "mask = causal and dropped_mask"));
+  CHECK(contains(tried.out, "\n # # # # # . # # # # . #"));  // query 0, n = 5
+  CHECK(contains(tried.out, "coverage() and visible() agree: passed"));
+  const Outcome trained = run_orrery(
+      std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--out=" + (folder / "run"),
+                               "--mask=causal and (dropped_mask(3) or window(2))",
+                               "--plugin=" + (folder / "p/dropped_mask.so")} +
+      tiny);
+  INFO(trained.err);
+  CHECK(trained.code == 0);
+
+  const std::string formula = "  HOST_DEVICE bool visible";
+  text.insert(text.find(formula),
+              "  HOST_DEVICE Coverage coverage(Positions, Positions) const { return Coverage::all; }\n");
+  const Outcome wrong = run_orrery({"try", folder.write("wrong.cpp", text), "--out=" + (folder / "p"), "--steps=9"});
+  CHECK(wrong.code == 1);
+  CHECK(!contains(wrong.out, "training"));
+  CHECK(!contains(wrong.out, "--plugin="));
+  Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 0").value("key 5");
 }

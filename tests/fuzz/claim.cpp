@@ -42,8 +42,8 @@ void read_claim_file(const std::string& folder, std::string_view bytes) {
 
 REGISTER_FORMAT(claim, {.name = "claim",
                         .readers = {"models/study/claim_file.cpp", "models/study/metric_expression.cpp",
-                                    "models/study/refutation.cpp", "models/settings/settings_table.cpp",
-                                    "models/settings/toml.cpp"},
+                                    "models/study/refutation.cpp", "models/study/metric_inputs.cpp",
+                                    "models/settings/settings_table.cpp", "models/settings/toml.cpp"},
                         .read = read_claim_file,
                         .memory_multiple = 4096,
                         .memory_base = 8 << 20,

@@ -32,7 +32,8 @@ void read_columns(const std::string& folder, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(pairs, {.name = "pairs",
-                        .readers = {"models/data/sentence_pairs.cpp", "models/data/lines.cpp",
+                        .readers = {"models/data/pair_format.cpp", "models/data/pairs/aligned_files.cpp",
+                                    "models/data/pairs/columns.cpp", "models/data/lines.cpp",
                                     "examples/orrery/commands/translate.cpp"},
                         .read = read_columns,
                         .memory_multiple = 2048,

@@ -31,6 +31,34 @@ REGISTER_FORMAT(text,
                  .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
                            "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
 
+// Reads the bytes as JSONL, CSV and TSV. They are refused if all three refuse them.
+void read_documents(const std::string& folder, std::string_view bytes) {
+  std::string error;
+  bool accepted = false;
+  for (const char* const ending : {".jsonl", ".csv", ".tsv"}) try {
+      const std::string path = folder + "/text" + ending;
+      put(path, bytes);
+      const TextFiles files(path);
+      const TextFiles::Fingerprints found = files.fingerprints();
+      const Text whole(path, *make_tokenizer("byte", path), 0);
+      const auto size = static_cast<int64_t>(found.text.bytes + found.division.bytes);  // a line break ends a document
+      promise(whole.train().size() == size, "bytes of documents are lost");
+      accepted = true;
+    } catch (const orrery::Error& refused) {
+      error = refused.what();
+    }
+  if (!accepted) throw orrery::Error(error);
+}
+
+REGISTER_FORMAT(documents, {.name = "documents",
+                            .readers = {"models/data/texts/jsonl.cpp", "models/data/texts/csv.cpp",
+                                        "models/formats/json_lines.cpp", "models/formats/csv.cpp"},
+                            .read = read_documents,
+                            .memory_multiple = 256,
+                            .memory_base = 1 << 20,
+                            .words = {"{\"text\":", "\"text\"", "\n", "\r\n", "\"\"", ",", "\t", "}", "[", "{\"a\":",
+                                      "\\u00e9", "\\ud800", "NaN", "null", "\xef\xbb\xbf", "text,"}});
+
 void read_tokenizer(const std::string&, std::string_view bytes) {
   const auto tokenizer = restore_tokenizer(std::string(bytes));
   promise(tokenizer->size() > 0, "a tokenizer without tokens");

@@ -134,6 +134,13 @@ TEST_CASE("images: CIFAR's binary files, with planes of color converted to pixel
   CHECK(set.train.labels == std::vector<int32_t>{0, 1, 1});
   const auto image = set.train.image(2);
   for (size_t i = 0; i < image.size(); ++i) REQUIRE(image[i] == 70 + 10 * (i % 3));
+  const ImageSet gray = read_images(path, {.size = 8, .channels = 1, .convert_channels = true});
+  CHECK((gray.train.channels == 1 && gray.train.height == 8));
+  for (const uint8_t pixel : gray.train.image(2)) CHECK(pixel == (77 * 70 + 150 * 80 + 29 * 90) / 256);
+  const ImageSet colored = read_images(scraps + "/fashion", {.channels = 3, .convert_channels = true}),
+                 plain = read_images(scraps + "/fashion", {});
+  REQUIRE(colored.train.pixels.size() == 3 * plain.train.pixels.size());
+  for (size_t i = 0; i < 3000; ++i) REQUIRE(colored.train.pixels[i] == plain.train.pixels[i / 3]);
   write_file_atomically(folder / "data_batch_3.bin", cifar_record(2, 0, 0, 0));
   failure(path).names(path).names("label").value(2).value(2).offers("0 to 1");
   write_file_atomically(folder / "data_batch_3.bin", "short");
@@ -261,13 +268,13 @@ TEST_CASE("images: the error for a broken image names it; on request it is skipp
                     whole = read_file(broken);
   for (const std::string& bytes : {std::string(), std::string("no picture"), whole.substr(0, 90)}) {
     write_file_atomically(broken, bytes);
-    failure(shapes).names("images").names(broken).names("decoded").offers("--skip_broken=yes");
+    failure(shapes).names("images").names(broken).names("decoded").offers("PNG").offers("--skip_broken=yes");
     const ImageSet rest = read_images(shapes, {.skip_broken = true});
     CHECK(rest.train.count() == 7);
     CHECK(rest.skipped.size() == 1);
   }
   write_file_atomically(broken, whole.substr(0, whole.size() - 12));  // cuts the last chunk, IEND
-  const std::string without_end = failure(shapes).names(broken).message();
+  const std::string without_end = failure(shapes).names(broken).offers("save it again").message();
   CHECK_MESSAGE(!contains(without_end, ": ;"), without_end);
   std::string huge = whole;
   huge.replace(16, 8, big_endian({15000, 15000}));
@@ -295,7 +302,7 @@ TEST_CASE("images: a JPEG whose Huffman table has more symbols than bytes is an 
   const std::string table = std::string("\xff\xc4\x00\x13\x00", 5) + std::string(16, '\x11');
   for (const std::string& bytes : {"\xff\xd8" + table, "\xff\xff\xd8\xff\xff" + table.substr(1),
                                    std::string("\xff\xd8\xff\xda\x00\x02", 6) + "..." + table})
-    refused(bytes).names("a.jpg").names("decoded").names("Huffman").value(272).offers(256);
+    refused(bytes).names("a.jpg").names("decoded").names("Huffman").value(272).offers(256).offers("again");
   const std::string comment("\xff\xfe\x00\x17", 4);  // a comment segment holds no table
   CHECK(!contains(refused("\xff\xd8" + comment + table).message(), "Huffman"));
 }

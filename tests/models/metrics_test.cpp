@@ -288,6 +288,21 @@ TEST_CASE("metrics: shared parameters are logged for the model, and biases of qu
   }
 }
 
+TEST_CASE("metrics: learned parameters of attention are logged per head, layer or model") {
+  const std::pair<std::string, const char*> all[] = {{"head", "activation/blocks.0.attention.1"},
+                                                     {"layer", "activation/blocks.0.attention"},
+                                                     {"model", "attention_activation/model"}};
+  for (const auto& [per, key] : all) {
+    const Folder folder;
+    train(small_run(folder, "run", {{"attention", "pointwise(prelu, gate=prelu, parameters_per=" + per + ")"}}));
+    const auto row = logged_rows(folder / "run").at(5);
+    INFO(per);
+    CHECK(row.at(key) != 0.25);
+    CHECK(std::abs(row.at(key) - 0.25) < 0.1);
+    CHECK(std::abs(row.at("gate_activation/blocks.0.attention") - 0.25) < 0.1);
+  }
+}
+
 TEST_CASE("metrics: the multiply-adds of a step are those of its matrix products, forward and backward") {
   // Without attention a step has only products, each computed three times (result, 2 gradients).
   const Folder folder;

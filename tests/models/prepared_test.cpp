@@ -322,9 +322,10 @@ TEST_CASE("prepared: vocabularies beyond 16 bits have files of 32") {
     write_token_file(path, some, vocabulary);
     CHECK(TokenSequence::from_file(path, vocabulary).to_vector() == some);
     CHECK(FileReader(path).size() == (vocabulary == 65'536 ? 0 : 1024) + some.size() * (vocabulary == 65'536 ? 2 : 4));
-    const Fingerprint found = fingerprint_of_token_file(some, vocabulary);
-    CHECK(found.sha256 == sha256_of_file(path));
-    CHECK(found.bytes == FileReader(path).size());
+    const TokenFileHashes found = hashes_of_token_file(some, vocabulary);
+    CHECK(found.whole.sha256 == sha256_of_file(path));
+    CHECK(found.whole.bytes == FileReader(path).size());
+    CHECK(found.sample == found.whole);
   }
   write_token_file(path, std::vector<int32_t>{0, 1}, 65'536);
   expect_error([&] { TokenSequence::from_file(path, 65'537); }).value("16 bits").value("0 to 65535").offers(65'537);

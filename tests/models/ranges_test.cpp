@@ -39,6 +39,7 @@ std::vector<Owned> numbers() {
   add_family(all, nn::feed_forwards());
   add_family(all, nn::normalizations());
   add_family(all, nn::positions());
+  add_family(all, nn::masks());
   add_family(all, nn::optimizers());
   add_family(all, nn::schedules());
   add_family(all, models::problems());

@@ -199,6 +199,45 @@ TEST_CASE("resume: how a run trains, computes and logs may change") {
   }
 }
 
+TEST_CASE("resume: a schedule that would end above its peak is wrong usage, also for a plan") {
+  const Run run;
+  run.train({{"warmup_steps", "2"}});
+  const std::string settings = read_file(run.out + "/settings.toml");
+  const Assignments lower = {{"resume", "yes"},
+                             {"steps", "8"},
+                             {"warmup_steps", "2"},
+                             {"schedule", "cosine"},
+                             {"learning_rate", "5e-5"}};
+  const auto refused = [](const auto& start) {
+    expect_error<UsageError>(start)
+        .names("cosine")
+        .value("1e-4")
+        .value("5e-5")
+        .offers("--min_learning_rate=5e-6")
+        .offers("--schedule=constant");
+  };
+  refused([&] { Trainer trainer(run.settings(lower)); });
+  refused([&] { plan_run(run.settings(lower)); });
+  CHECK(read_file(run.out + "/settings.toml") == settings);
+  const auto accepted = [&](const std::string& key, const std::string& value) {
+    Assignments changed = lower;
+    changed.emplace_back(key, value);
+    CHECK_NOTHROW(begin_again(run, changed));
+  };
+  accepted("schedule", "constant");
+  accepted("min_learning_rate", "5e-6");
+  accepted("warmup_steps", "100");  // longer than the run, which ends below the peak
+
+  // Older versions resumed with such a schedule, and recorded it.
+  CheckpointState state = read_state(run.checkpoint(6));
+  for (auto& [key, value] : state.settings) {
+    if (key == "schedule") value = "cosine";
+    if (key == "learning_rate") value = "5e-5";
+  }
+  write_state(run.checkpoint(6), state);
+  CHECK_NOTHROW(begin_again(run, lower));
+}
+
 TEST_CASE("resume: other validation data are an error, as other training data are") {
   const Run run;
   const std::string held_out = run.folder / "held_out.txt";

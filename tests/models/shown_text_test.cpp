@@ -79,7 +79,7 @@ TEST_CASE("verdicts page: ten claims, those of each group that contradict their 
       ComparisonResult& comparison = v.result.comparisons.emplace_back();
       comparison.metric = "loss", comparison.name = orrery::models::name(each), comparison.verdict = each;
     }
-    return ListedVerdict{group, name, {}, v, ""};
+    return ListedVerdict{group, name, {}, v, "", group == "two"};
   };
   std::vector<ListedVerdict> all;
   for (const char* group : {"one", "two"}) {
@@ -100,8 +100,9 @@ TEST_CASE("verdicts page: ten claims, those of each group that contradict their 
   CHECK(table.find("one/f.toml") < table.find("two/a.toml"));  // in the page's order
   CHECK(short_verdicts({}, ".").empty());
   const std::string list =
-      "Reversed:\n\n* [e](claims/one/e.toml)\n* [g](claims/one/g.toml)\n* [e](claims/two/e.toml)\n"
-      "* [g](claims/two/g.toml)\n\nA claim is shown if";
+      "Reversed:\n\n* [e](claims/one/e.toml)\n* [g](claims/one/g.toml)\n"
+      "* [e](claims/two/e.toml) ([discussion](claims/two/README.md))\n"
+      "* [g](claims/two/g.toml) ([discussion](claims/two/README.md))\n\nA claim is shown if";
   CHECK(verdicts_page(all, "claims").find(list) != std::string::npos);
 }
 

@@ -84,10 +84,8 @@ TEST_CASE("streams: each row continues at its last position, and wraps around at
   for (const int64_t rows : {0, 4}) {
     const int64_t context = 4 - rows;
     expect_error([&] { each_block(tokens, context, rows, [](const Batch&) { return true; }); })
-        .names("streams")
-        .value(rows)
-        .names("context")
-        .value(context)
+        .names(rows == 0 ? "streams" : "context")
+        .value(0)
         .offers(1);
   }
 }

@@ -191,7 +191,7 @@ TEST_CASE("study: a run's id does not depend on the names of its settings") {
                                   {"evaluate_every", "0"}})) == "be6befd72d3feec0");
 }
 
-// The ids are those of 2facf9c, which lacked products, biases per sublayer in streams and shortcut.
+// The ids are those of 2facf9c, which lacked masks, products, biases per sublayer in streams and shortcut.
 TEST_CASE("study: newer settings do not change a run's id if they have the former behavior") {
   const std::string models = ORRERY_SOURCE_DIR "/tests/models/";
   const Assignments small = {{"batch_size", "2"}, {"steps", "1"}, {"warmup_steps", "1"}, {"seed", "7"}};
@@ -209,6 +209,8 @@ TEST_CASE("study: newer settings do not change a run's id if they have the forme
   CHECK(key(stream) == "395832c05b74e70d");
   CHECK(key(resnet) == "1ecac13998faabe9");
   CHECK(key(stream, {{"feed_forward_bias", "yes"}}) != key(stream));
+  CHECK(key(stream, {{"mask", "causal"}}) == key(stream));
+  CHECK(key(stream, {{"mask", "causal and dilated(2)"}}) != key(stream));
   CHECK(key(resnet, {{"shortcut", "option_b"}}) != key(resnet));
   CHECK(key(resnet, {{"products", "openblas"}}) != key(resnet));
 }

@@ -112,6 +112,24 @@ TEST_CASE("pairs: the error for files that do not fit together has their line co
   expect_error([] { PairBatches({}, marks, 10, 0); }).names("pairs").names("batches");
 }
 
+TEST_CASE("pairs: two fields of each line of JSONL are a pair; errors have the line") {
+  const Folder folder;
+  const std::string path = folder / "a.jsonl";
+  write_file_atomically(path, "{\"source\": \"a\", \"target\": \"b\\n\", \"de\": \"c\"}\n\n"
+                              "{\"target\": \"e\", \"x\": [{\"source\": 1}], \"source\": \"d\", \"de\": \"f\"}");
+  CHECK(pair_format_of({.source = path}).name == "jsonl_pairs");
+  CHECK(pair_format_of({.source = path, .target = path}).name == "aligned_files");
+  CHECK(pair_format_of({.source = path, .source_field = ""}).name == "columns");
+  CHECK(read_pairs({.source = path}) == std::vector<TextPair>{{"a", "b\n"}, {"d", "e"}});
+  CHECK(read_pairs({.source = path, .source_field = "de"}) == std::vector<TextPair>{{"c", "b\n"}, {"f", "e"}});
+  const auto refused = [](const PairFiles& files) { return expect_error([&] { read_pairs(files); }); };
+  refused({.source = path, .target_field = "en"}).names(path).names("line 1").names("en").offers("source, target, de");
+  refused({.source = path, .document_column = 1}).names("documents").names(path).offers("--document_column");
+  refused({.source = path, .target_column = 3}).names("target_column").value(3).names(path).offers("--target_field");
+  write_file_atomically(path, "{\"source\": \"a\", \"target\": \"b\"}\nnone\n");
+  refused({.source = path}).names(path).names("line 2").value("invalid JSON");
+}
+
 TEST_CASE("pairs: a batch is padded at its ends, and its inputs are the targets shifted by one token") {
   const Pair longer{{5, 6, 7, 99}, {8, 99}}, shorter{{9, 99}, {1, 2, 99}};
   const PairBatch batch = batch_of(std::vector<const Pair*>{&longer, &shorter}, marks);

@@ -241,11 +241,11 @@ TEST_CASE("vision: errors for settings and pixels that do not fit have the value
   expect_error([&] { Vit model(s); }).names("vit").names("patch").value(4).names("image_size").value(6);
   s = small_vit();
   s.classes = 0;
-  expect_error([&] { Vit model(s); }).names("image_size").value(6).value(3).names("classes").value(0).offers(1);
+  expect_error([&] { Vit model(s); }).names("vit").names("classes").value(0).offers(1).offers("images");
   for (const auto size : {&ResnetSettings::channels, &ResnetSettings::classes}) {
     ResnetSettings settings = small_resnet();
     settings.*size = 0;
-    expect_error([&] { Resnet model(settings); }).names("resnet").value(0).offers(1).offers("from the data");
+    expect_error([&] { Resnet model(settings); }).names("resnet").value(0).offers(1).offers("images");
   }
   Vit vit(small_vit());
   prepare(vit);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "engine/attention/attention.h"
+#include "engine/attention_formula/problem.h"
 
 namespace orrery::testing {
 
@@ -36,10 +38,10 @@ template <class A>
 class WeightFunction final : public TileFunction<A> {
  public:
   explicit WeightFunction(Kind kind) : kind_(kind) {}
-  void values(const A* s, A* w, int64_t n) const override {
+  void values(const A* s, A* w, int64_t n, const A*) const override {
     for (int64_t i = 0; i < n; ++i) w[i] = evaluate(kind_, s[i]).value;
   }
-  void backward(const A* s, const A* g, A* w, A* ds, int64_t n) const override {
+  void backward(const A* s, const A* g, A* w, A* ds, int64_t n, const A*) const override {
     ++tiles_pulled_back;
     for (int64_t i = 0; i < n; ++i) {
       const Slope<A> f = evaluate(kind_, s[i]);
@@ -94,12 +96,53 @@ struct CaseOptions {
   DeviceRandomKey rng_key = {};
 };
 
+// A mask's table (MaskView), made of a rule pair by pair; the vectors are of numbers that a device takes.
+struct TestTable {
+  std::vector<int32_t> bits = {}, coverage = {};  // coverage: bytes 0 (none), 1 (some) or 2 (all)
+  int64_t words = 0;
+
+  TestTable() = default;
+  TestTable(int64_t queries, int64_t keys, const std::function<bool(int64_t, int64_t)>& rule)
+      : words((keys + 63) / 64 * 2) {
+    const int64_t rows = (queries + 63) / 64, columns = words / 2;
+    bits.resize(static_cast<size_t>(64 * rows * words)), coverage.resize(static_cast<size_t>(rows * columns + 3) / 4);
+    for (int64_t a = 0; a < rows; ++a)
+      for (int64_t b = 0; b < columns; ++b) {
+        int64_t visible = 0, pairs = 0;
+        for (int64_t i = 64 * a; i < std::min(queries, 64 * a + 64); ++i)
+          for (int64_t j = 64 * b; j < std::min(keys, 64 * b + 64); ++j) {
+            const bool is_visible = rule(i, j);
+            if (is_visible) bits[word(i, j)] |= static_cast<int32_t>(1u << j % 32);
+            visible += is_visible, ++pairs;
+          }
+        reinterpret_cast<uint8_t*>(coverage.data())[a * columns + b] = visible == 0 ? 0 : visible == pairs ? 2 : 1;
+      }
+  }
+  size_t word(int64_t i, int64_t j) const { return static_cast<size_t>(i * words + j / 32); }
+  bool visible(int64_t i, int64_t j) const {
+    return bits.empty() || (static_cast<uint32_t>(bits[word(i, j)]) >> j % 32 & 1u);
+  }
+  void give_to(MaskView& mask, const int32_t* given_bits, const int32_t* given_coverage) const {
+    if (bits.empty()) return;
+    mask.bits = reinterpret_cast<const uint32_t*>(given_bits), mask.words = static_cast<int>(words);
+    mask.coverage = reinterpret_cast<const uint8_t*>(given_coverage);
+  }
+};
+// A table with tiles of every coverage: blocks of 64 that are hidden or visible, and blocks of single random pairs.
+inline TestTable mixed_table(int64_t queries, int64_t keys) {
+  return {queries, keys, [](int64_t i, int64_t j) {
+            const int64_t block = (i / 64 + 2 * (j / 64)) % 3;
+            return block == 1 || (block == 0 && (j + 7 * i) % 5 != 0 && i % 11 != 3);
+          }};
+}
+
 struct Case {
   Sizes sizes;
   CaseOptions options = {};
   Kind kind = Kind::softmax;
   bool biased = false, positioned = false, spanned = false, regularized = false;  // b, p, z, dS and dH are passed
   std::vector<int32_t> lengths = {}, query_document_ids = {}, key_document_ids = {};
+  TestTable table = {};
   Operands operands = {};
   Numbers output_gradient = {}, sum_gradient = {}, entropy_gradient = {};
 
@@ -153,6 +196,7 @@ struct Case {
                     .rng_key = o.rng_key});
     p.span_per_query = o.span_per_query, p.key_lengths = data(lengths);
     p.query_document_ids = data(query_document_ids), p.key_document_ids = data(key_document_ids);
+    table.give_to(p, table.bits.data(), table.coverage.data());
     return p;
   }
 };

@@ -92,6 +92,7 @@ inline void spoil_masked_operands(Case& c) {
 inline Case all_options_at_once(const Sizes& sizes, Kind kind) {
   Case c = case_of(all_choices - 1, sizes, kind);
   c.options.causal = false, c.options.attend_to_self = false, c.options.window = 60;
+  c.table = mixed_table(sizes.queries, sizes.keys);
   for (int64_t b = 0; b < sizes.batch; ++b) {
     c.lengths.push_back(static_cast<int32_t>(sizes.keys - 4 * b));
     for (int64_t i = 0; i < sizes.queries; ++i) c.query_document_ids.push_back(static_cast<int32_t>((i + 3 * b) / 50));

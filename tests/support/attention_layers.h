@@ -41,7 +41,8 @@ inline std::vector<std::string> attention_specs() {
        {"pointwise(sigmoid)", "pointwise(softplus, alpha=learned(0.5), length=row_index)",
         "pointwise(gelu, length=fixed(5))", "linear(exp, normalize=yes)", "softmax(span=adaptive_span(6, R=3))",
         "pointwise(relu, span=dynamic_span(6, R=3), persistent=2)", "softmax(persistent=slots(3, split=yes))",
-        "relu_former(length=row_index, persistent=4)", "softmax(gate=silu, qk_norm=layer, soft_cap=2)"})
+        "relu_former(length=row_index, persistent=4)", "softmax(gate=silu, qk_norm=layer, soft_cap=2)",
+        "pointwise(prelu, gate=prelu)", "relu_former(function=xielu, parameters_per=layer, persistent=4)"})
     all.push_back(more);
   return all;
 }

@@ -445,7 +445,9 @@ void Copies::check_copy(const void* to, const void* from, unsigned bytes, unsign
   const auto aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
   if (!aligned(to) || !aligned(from))
     stop("copy to shared memory: an address is not a multiple of " + std::to_string(bytes) + ", at " + text(site));
-  if (valid > bytes) stop("copy to shared memory: more than " + std::to_string(bytes) + " bytes, at " + text(site));
+  if (valid > bytes)
+    stop("copy to shared memory: " + std::to_string(valid) + " bytes; at most " + std::to_string(bytes) +
+         " are copied at once, at " + text(site));
   if (!worker->holds_shared(to, bytes))
     stop("copy to shared memory: the destination is outside of it, at " + text(site));
   worker->record_copy(to, from, bytes, valid, site);

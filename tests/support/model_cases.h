@@ -53,6 +53,11 @@ inline std::vector<ModelCase> model_cases() {
         {"attention", "softmax(span=adaptive_span(8, R=4), persistent=3)"}},
        run_text},
       {{{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"attention", "relu_former"}}, run_pair},
+      {{{"model", "encoder_decoder"},
+        {"vocabulary", "9"},
+        {"attention", "pointwise(prelu, parameters_per=model)"},
+        {"cross_attention", "pointwise(relu, parameters_per=model)"}},
+       run_pair},
       {{{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"norm_place", "pre"}, {"feed_forward", "memory(relu)"}},
        run_pair}};
   const auto add = [&](const Assignments& base, const ModelCase& like, const Assignments& more) {
@@ -62,14 +67,19 @@ inline std::vector<ModelCase> model_cases() {
   const ModelCase of_text{{}, run_text}, of_image{{}, run_image};
   for (const char* attention :
        {"softmax", "softmax(persistent=slots(3, split=yes))", "softmax(soft_cap=2)", "pointwise(relu, alpha=1)",
-        "relu_former", "rela", "linear(elu)", "sparsemax", "entmax15", "gau", "softmax(qk_norm=rms, gate=silu)"})
+        "pointwise(prelu)", "pointwise(xielu, parameters_per=model)", "relu_former", "rela", "linear(elu)", "sparsemax",
+        "entmax15", "gau", "softmax(qk_norm=rms, gate=silu)"})
     add(text, of_text, {{"attention", attention}});
   for (const char* feed_forward :
        {"dense(relu)", "dense(prelu)", "gated(silu)", "gated(prelu)", "memory(relu)", "memory(softmax, norm=layer)",
         "persistent(slots=5, heads=2, projections=yes)", "none"})
     add(text, of_text, {{"feed_forward", feed_forward}});
-  for (const char* normalization : {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "batch"})
+  for (const char* normalization :
+       {"none", "rms", "dyt", "derf", "dynamic(hardtanh, learn_alpha=no)", "dynamic(xielu)", "batch"})
     add(text, of_text, {{"normalization", normalization}});
+  for (const char* mask : {"causal and (sinks(1) or window(3))", "causal or prefix(3)"})
+    add(text, of_text, {{"mask", mask}});
+  add(image, of_image, {{"mask", "dilated(2) or window(2)"}});
   for (const char* norm_place : {"post", "pre"})
     add(text, of_text, {{"norm_place", norm_place}, {"residual_gain", "0.5"}});
   add(text, of_text, {{"parallel", "yes"}, {"residual_gain", "learned(0.7)"}});

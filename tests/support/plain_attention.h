@@ -29,6 +29,7 @@ struct PlainRow {
 
 inline bool attends(const Case& c, int64_t b, int64_t i, int64_t j) {
   const int64_t at = i + c.options.query_offset;
+  if (!c.table.visible(i, j)) return false;
   if (c.options.causal && j > at) return false;
   if (!c.options.attend_to_self && j == at) return false;
   if (c.options.window > 0 && std::abs(at - j) >= c.options.window) return false;

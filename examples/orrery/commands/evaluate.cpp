@@ -7,6 +7,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/few_shot.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -14,7 +15,8 @@
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
-#include "models/data/prepared.h"
+#include "models/data/text_format.h"
+#include "models/image_model.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
@@ -23,10 +25,11 @@ namespace orrery::program {
 namespace {
 
 struct EvaluateSettings {
-  std::string checkpoint, device = "cpu";
+  std::string checkpoint, device = "cpu", among;
   int64_t threads = 0;
   bool bleu = true, json = false;
   TextBegin begin;
+  FewShotOptions few_shot;
   AnySettings* task = nullptr;  // the checkpoint's task, once loaded
 
   template <class V>
@@ -35,8 +38,11 @@ struct EvaluateSettings {
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
+    v("among", among,
+      "models of images: file with a class per line; evaluate only their images, and only they compete");
     v("json", json, json_help);
     begin.visit(v);
+    few_shot.visit(v);
     if (task) task->visit(v);
   }
 };
@@ -75,7 +81,7 @@ void apply_begin(const EvaluateSettings& s, LoadedRun& trained) {
   for (const char* const key : {"data", "validation_data"})  // the last one is evaluated
     if (find_setting(s.task->members(), key) && !models::setting_of<std::string>(*s.task, key).empty())
       path = models::setting_of<std::string>(*s.task, key);
-  if (path.empty() || !models::is_prepared(path)) return apply_bounds("evaluate", s.begin, trained);
+  if (path.empty() || !models::has_tokens(path)) return apply_bounds("evaluate", s.begin, trained);
   check(s.begin.begin == "family", "evaluate: --begin=", s.begin.begin, " has no effect on ", path,
         ", which is already tokenized; leave --begin out, or give the text itself");
 }
@@ -118,13 +124,55 @@ void print_validation(const models::Task& task, const models::Validation& found)
   std::cout << std::flush;
 }
 
-Json json_of(const std::string& checkpoint, const models::Task& task, const models::Validation& found) {
+Json json_of(const std::string& checkpoint, const std::string& among, const models::Task& task,
+             const models::Validation& found) {
   Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.validation_units()}};
   all["targets"] = found.targets > 0 ? Json(found.targets) : Json();  // null: every unit is a target
   all["loss"] = json_number(found.loss);
   if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
   all["metrics"] = json_numbers(found.metrics);
+  all["among"] = among.empty() ? Json() : Json(among);
   return all;
+}
+
+// Rejects settings of the few-shot evaluation without it, and those of the other one with it.
+void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
+  if (s.few_shot.few_shot > 0) {
+    check_usage(s.among.empty(), "evaluate: --among=", s.among,
+                " has no effect on a few-shot evaluation, whose classes are those of its data; leave one of them out");
+    check_usage(!argument_value(s, arguments, "text_field"), "evaluate: --text_field has no effect on a few-shot "
+                "evaluation; give the column of the texts with --text_column");
+    return check_few_shot_output(s.few_shot);
+  }
+  for (const char* const key : {"features", "text_column", "label_column", "seeds", "out"})
+    check_usage(!argument_value(s, arguments, key), "evaluate: --", key,
+                " is for a few-shot evaluation, which is not requested; add --few_shot=10, or leave --", key, " out");
+}
+
+int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std::string& run,
+                      const LoadedRun& trained) {
+  JsonOutput json(s.json);
+  // Data that the user gives have their own test examples, not those of the run.
+  if (argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data") &&
+      find_setting(s.task->members(), "validation_data"))
+    models::setting_of<std::string>(*s.task, "validation_data").clear();
+  check_data_exists(s);
+  const models::HostMemoryLimit limit;  // an error instead of the system's kill
+  std::optional<Progress> progress(std::in_place, "evaluating");
+  const models::FewShot found = evaluate_few_shot(trained, *s.task, s.few_shot, [&](double fraction) {
+    progress->fraction("features", fraction);
+  });
+  progress.reset();
+  warn(found.notes);
+  if (!s.few_shot.out.empty()) write_few_shot(s.few_shot.out, found);
+  if (json) {
+    Json all = {{"checkpoint", run}};
+    all["few_shot"] = few_shot_json(found);
+    json.print(all);
+  } else {
+    print_few_shot(found);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -142,7 +190,9 @@ CommandHelp evaluate_help(const Arguments& given) {
       "A warning counts the training data in the validation: those of the run, also before --allow_new_text, and of "
       "runs in init_from.  It finds the same data at any path, token files and the text they were made of, and single "
       "files of a folder of up to 1,000 texts.  It does not find some of the pairs of a file or of the images of a "
-      "folder, part of a text file, or data that checkpoints of older versions did not record.",
+      "folder, part of a text file, or data that checkpoints of older versions did not record.\n"
+      "--few_shot=N --data=SET evaluates the features instead: linear probes on N labelled images, or texts (.csv, "
+      ".tsv, .jsonl), of each class of SET, whose classes may be new to the model.",
       "orrery evaluate runs/latest --validation_data=test"};
 }
 
@@ -154,13 +204,21 @@ int evaluate(const Arguments& arguments) {
   refuse_tokenizer(s, arguments);
   std::vector<std::string> words = read_arguments("evaluate", arguments, accepted_settings(s));
   const std::string run = take_run(s.checkpoint, words);
-  drop_training_data(s, arguments);
-  check_data_exists(s);
   check_usage(words.empty(), "evaluate: '", words.empty() ? "" : words[0],
               "' is not of the form --key=value; did you mean --validation_data?");
+  check_few_shot(s, arguments);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  check(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
+        "evaluate: --among names classes of images, but this model is not one of images; leave it out");
   const Device device = parse_device(s.device);
   check_available(device);
+  if (s.few_shot.few_shot > 0) {
+    apply_bounds("evaluate", s.begin, trained);
+    nn::move(*trained.model, device);
+    return evaluate_few_shot(s, arguments, run, trained);
+  }
+  drop_training_data(s, arguments);
+  check_data_exists(s);
   apply_begin(s, trained);
   JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");
@@ -172,6 +230,7 @@ int evaluate(const Arguments& arguments) {
       .trained_on = trained.trained_on,
       .purpose = models::Purpose::evaluate,
       .bleu = s.bleu,
+      .among = s.among,
       .device = device,
       .progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); }};
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
@@ -180,7 +239,7 @@ int evaluate(const Arguments& arguments) {
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   const auto found = task->validate(*trained.model, {});
   progress.reset();
-  json ? json.print(json_of(run, *task, *found)) : print_validation(*task, *found);
+  json ? json.print(json_of(run, s.among, *task, *found)) : print_validation(*task, *found);
   return 0;
 }
 

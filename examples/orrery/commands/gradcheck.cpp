@@ -16,8 +16,8 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/catalogue.h"
+#include "models/checks/property_check.h"
 #include "nn/base/gradient_case.h"
-#include "nn/formulas/property_check.h"
 
 namespace orrery::program {
 namespace {
@@ -46,7 +46,7 @@ struct Totals {
 
 // These families are not differentiated, or only within other families' cases.
 bool has_derivative(const models::CatalogueFamily& family) {
-  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "problem"};
+  static const std::set<std::string> without = {"optimizer", "schedule", "attention_setting", "mask", "problem"};
   return family.formulas && !without.contains(family.name);
 }
 
@@ -104,7 +104,7 @@ void check_activation(const Name& n, Totals& totals) {
                scientific(row.finite_difference_error), "x = " + fixed(row.worst_x, 4), full(row.worst_explicit),
                full(row.worst_finite_difference)});
   }
-  const std::vector<std::string> errors = nn::property_errors(nn::Activation::any(n.name));
+  const std::vector<std::string> errors = models::property_errors(nn::Activation(n.name));
   report(n.family + " " + n.name + ", point by point", passed && errors.empty(), table,
          diagnose(inputs, {"dual numbers", dual_tolerance, pointwise_difference_tolerance}), n.name, totals);
   for (const std::string& error : errors) std::cout << "  wrong property: " << error << "\n";

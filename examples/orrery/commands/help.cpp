@@ -20,7 +20,7 @@ constexpr const char* exit_codes =
     "its range or a missing argument; 3: a complete training run whose validation loss is above that of uniform "
     "guessing; 128 + N: signal N.";
 constexpr const char* streams =
-    "Results are printed to the standard output; settings, progress, warnings and notes to the standard error.  "
+    "Results are printed to standard output; settings, progress, warnings and notes to standard error.  "
     "OMP_NUM_THREADS is the default of --threads; NO_COLOR turns colors off.";
 constexpr const char* plugins =
     "Every command accepts --plugin=FILE.so, which loads a plug-in compiled by orrery try.  A plug-in is code and runs "
@@ -36,7 +36,7 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 // Returns what to call for settings that the short help leaves out.
 std::string rest_of_help(const std::string& name, size_t settings) {
-  return text("All ", settings, ": orrery ", name, " --help=all. One, with its (...): orrery help ", name, " KEY.");
+  return text("All ", settings, ", (...) in full: orrery ", name, " --help=all. One: orrery help ", name, " KEY.");
 }
 
 // Returns `name: text` lines with equal margins.

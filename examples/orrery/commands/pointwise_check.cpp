@@ -54,7 +54,7 @@ Tensor leaf(const Shape& shape, const std::vector<double>& values) {
 
 // Evaluates one row of x; each element has its own parameters, so that it tests each of them.
 std::vector<PointwiseRow> check_pointwise(const std::string& activation) {
-  const nn::Activation f = nn::Activation::any(activation);
+  const nn::Activation f(activation);
   const std::vector<double> points = grid(f.info()), initial = f.initial_parameters();
   const size_t columns = points.size(), count = initial.size();
   std::vector<double> parameters(count * columns);

@@ -19,7 +19,7 @@ struct PrepareSettings {
 
   template <class V>
   void visit(V& v) {
-    v("input", to.input, "text file, or folder of text files (UTF-8)");
+    v("input", to.input, "text file, or folder of text files (UTF-8, JSONL, CSV, TSV)");
     v("out", to.out, "folder for train.bin, val.bin and tokens.json");
     v("tokenizer", to.tokenizer,
       "character, byte, byte_pair(vocabulary=8000), sentence_piece(vocabulary=8000), or a path (GPT-2)");
@@ -28,6 +28,8 @@ struct PrepareSettings {
     v("validation_input", to.validation_input, "text for validation; if not given, the end of the input");
     v("validation_fraction", to.validation_fraction, "fraction of the tokens, at the end, for validation",
       between(0, 0.9));
+    v("text_field", to.text_field,
+      "field of JSONL, or column of CSV and TSV, with the text; empty: read such files as plain text");
   }
 };
 

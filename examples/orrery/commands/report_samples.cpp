@@ -49,9 +49,13 @@ void add_translations(Json& items, models::TranslationModel& model, const models
 
 std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs) {
   const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
-  models::PairFiles files{setting_of(settings, "validation_data"), setting_of(settings, "validation_translations")};
-  if (files.source.empty()) files = {setting_of(settings, "data"), setting_of(settings, "translations")};
+  models::PairFiles files;
+  files.source = setting_of(settings, "validation_data");
+  files.target = setting_of(settings, "validation_translations");
+  if (files.source.empty())
+    files.source = setting_of(settings, "data"), files.target = setting_of(settings, "translations");
   files.source_column = number("source_column"), files.target_column = number("target_column");
+  files.source_field = setting_of(settings, "source_field"), files.target_field = setting_of(settings, "target_field");
   files.document_column = number("document_column"), files.document_lines = number("document_lines");
   if (!file_exists(files.source)) return {};
   std::vector<models::TextPair> pairs = models::read_pairs(files);

@@ -159,7 +159,7 @@ void check_replaceable(const StudySettings& s, const std::string& out, const Cla
 
 int test_claim_file(const StudySettings& s, const std::string& file, const std::string& out, StudyVerdict& verdict) {
   const auto began = Clock::now();
-  models::check_utf8(file, "study: " + file, "rename that file or folder");
+  models::check_utf8(file, "study: the path " + file, "rename that file or folder");
   models::check_utf8_settings("study", {{"out", out}, {"runs", s.runs}, {"data", s.data}});
   study_outputs().check(out);
   const Claim whole = models::read_claim(file), claim = s.smoke ? models::for_smoke(whole) : whole;

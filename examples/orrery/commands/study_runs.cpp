@@ -8,14 +8,17 @@
 
 #include "engine/settings/registry.h"
 #include "engine/system/files.h"
+#include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "engine/types/check.h"
 #include "engine/types/format.h"
 #include "examples/orrery/commands/example_argument.h"
+#include "examples/orrery/commands/few_shot.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/progress.h"
 #include "models/inspection/base/analysis.h"
 #include "models/metrics/base/model_metric.h"
+#include "models/model.h"
 #include "models/study/id_names.h"
 #include "models/study/metric_names.h"
 #include "models/study/pool.h"
@@ -41,22 +44,59 @@ std::map<std::string, double> analyze_run(const Claim& claim, const std::string&
   }
 }
 
+// Returns a path of data; if there is none, that in the folder of data sets, then that near the
+// claim; "" if there is none either.
+std::string find_path(const std::string& path, const std::string& claim, const std::string& folder) {
+  const std::string there = folder + "/" + path;
+  if (file_exists(path) || folder_exists(path)) return path;
+  return !folder.empty() && (file_exists(there) || folder_exists(there)) ? there : models::resolve_path(claim, path);
+}
+
+// Returns the mean accuracies of linear probes on the run's last checkpoint, few_shot/NAME.
+std::map<std::string, double> probe_run(const Claim& claim, const std::string& folder, const std::string& data) {
+  const LoadedRun trained = load_run("study", folder);
+  const models::FewShotInput& input = claim.few_shot;
+  const FewShotOptions options{.few_shot = input.shots,
+                               .seeds = input.seeds,
+                               .features = input.features,
+                               .text_column = input.text_column,
+                               .label_column = input.label_column};
+  std::map<std::string, double> found;
+  for (const std::string& set : input.sets()) {
+    const std::string path = find_path(set, claim.path, data);
+    check(!path.empty(), input.location, ": [few_shot]: cannot find ", set,
+          "; give the folder of data sets with --data=FOLDER");
+    AnySettings task = trained.settings.task_settings;
+    models::setting_of<std::string>(task, "data") = path;
+    models::setting_of<std::string>(task, "validation_data") = "";
+    try {
+      found[models::few_shot_metric + models::FewShotInput::name_of(set)] =
+          evaluate_few_shot(trained, task, options).accuracy();
+    } catch (const Error& error) {
+      fail(input.location, ": [few_shot]: ", error.what());
+    }
+  }
+  return found;
+}
+
 // Returns a metric's rows. A derived claim uses only step 1, logged before its update.
-models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome) {
+models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome, const std::string& data) {
   auto rows = models::RunLog::of_run(folder);
   if (claim.kind == Claim::Kind::derived)
     rows.restrict_rows([](const LogRow& row) { return row.step == 1 && row.metrics.contains("loss"); });
   rows.add({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
-  if (const std::vector<std::string> analyses = claim.analyses();
-      !analyses.empty() && outcome.kind == Outcome::Kind::done)
+  if (outcome.kind != Outcome::Kind::done) return rows;
+  if (const std::vector<std::string> analyses = claim.analyses(); !analyses.empty())
     rows.add({outcome.step, analyze_run(claim, folder, join(analyses))});
+  if (claim.measures_few_shot()) rows.add({outcome.step, probe_run(claim, folder, data)});
   return rows;
 }
 
 // Throws if the claim's inputs are unreadable or do not fit the outcome.
 void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   models::check_log(folder, outcome);
-  if (!claim.analyses().empty() && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
+  const bool needs_weights = !claim.analyses().empty() || claim.measures_few_shot();
+  if (needs_weights && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
 }
 
 // Throws if a metric is missing. The error explains how to enable a registered metric.
@@ -202,7 +242,7 @@ class Study {
     const auto on_finished = [&](const PooledRun& run, const Outcome& outcome) {
       const std::string& variant = variant_of_.at(run.id);
       if (outcome.kind == Outcome::Kind::done && checked_.insert(variant).second)
-        check_metrics(claim_, variant, rows_of(claim_, options_.folder + "/" + run.id, outcome));
+        check_metrics(claim_, variant, rows_of(claim_, options_.folder + "/" + run.id, outcome, data_));
     };
     used_.merge(rows.ids());
     folder_.keep();
@@ -239,7 +279,7 @@ class Study {
     const bool counts = outcome.kind == Outcome::Kind::diverged &&
                         (uses_divergence(claim_) || is_complete(folder, steps_of_.at(id)));
     if (!is_done && !counts) return miss(outcome.why);
-    const models::RunLog rows = rows_of(claim_, folder, outcome);
+    const models::RunLog rows = rows_of(claim_, folder, outcome, data_);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.is_measured(m, variant.name)) continue;
       try {
@@ -294,10 +334,9 @@ void find_data(models::TrainSettings& settings, const std::string& claim, const 
   const std::vector<Setting> members = settings_of(settings);
   for (const char* key : models::paths_of_data) {
     const std::string path = models::setting_of(settings, key);
-    if (path.empty() || file_exists(path) || folder_exists(path)) continue;
-    std::string there = folder + "/" + path;
-    if (folder.empty() || !(file_exists(there) || folder_exists(there))) there = models::resolve_path(claim, path);
-    if (!there.empty()) set_setting(members, "study", key, there);
+    if (path.empty()) continue;
+    if (const std::string there = find_path(path, claim, folder); !there.empty() && there != path)
+      set_setting(members, "study", key, there);
   }
 }
 
@@ -305,6 +344,14 @@ void find_data(models::TrainSettings& settings, const std::string& claim, const 
 std::string sha256_of_config(const std::string& path) {
   const std::string sets = models::config_in_id(path);
   return sha256(std::as_bytes(std::span(sets)));
+}
+
+// Hashes a file, or all files of a folder with their names.
+std::string hash_of_data(const std::string& path) {
+  if (!folder_exists(path)) return sha256_of_file(path);
+  std::string all;
+  for (const std::string& file : files_below(path)) all += file.substr(path.size()) + " " + sha256_of_file(file) + "\n";
+  return sha256(std::as_bytes(std::span(all)));
 }
 
 }  // namespace
@@ -364,6 +411,9 @@ std::map<std::string, std::set<std::string>> claim_inputs(const Claim& claim, co
       for (const auto& [what, file] : models::input_fingerprints(settings))
         if (!file.sha256.empty()) all[what.substr(0, what.find(' '))].insert(file.sha256);
     });
+    for (const std::string& set : claim.few_shot.sets())
+      if (const std::string path = find_path(set, claim.path, data); !path.empty())
+        all["few_shot"].insert(hash_of_data(path));
   } catch (const Error&) {
     return config;
   }

@@ -161,7 +161,7 @@ CommandHelp train_help(const Arguments& given) {
   return {"", std::move(all),
           "Files of settings (--config) apply first, and later values win.  Settings may also have the names of "
           "nanoGPT.  orrery train --resume=RUN resumes a run; further arguments change its settings.\n"
-          "The files and the last validation are printed to the standard output, everything else to the standard "
+          "The files and the last validation are printed to standard output, everything else to standard "
           "error.  The exit code is 3 if the run is complete and its validation loss is above that of uniform "
           "guessing: the logarithm of the vocabulary size or of the number of classes.",
           "orrery train --data=examples/data/tinyshakespeare.txt --steps=200"};

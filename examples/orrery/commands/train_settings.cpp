@@ -6,7 +6,8 @@
 #include "engine/system/files.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/arguments.h"
-#include "models/data/prepared.h"
+#include "models/data/pair_format.h"
+#include "models/data/text_format.h"
 #include "models/model.h"
 #include "models/settings/settings_file.h"
 #include "models/study/run_contents.h"
@@ -83,6 +84,14 @@ Assignments resumed_settings(const ParsedArguments& parsed) {
   return taken;
 }
 
+// Returns whether the data, if they are pairs, are a file of columns.
+bool has_columns(const ParsedArguments& parsed) {
+  const models::PairFiles files{.source = last_value(parsed, "data", ""),
+                                .target = last_value(parsed, "translations", ""),
+                                .source_field = last_value(parsed, "source_field", models::PairFiles().source_field)};
+  return models::pair_format_of(files).name == "columns";
+}
+
 // Returns the settings that a run with --init_from inherits: the model and its settings, the task
 // and those of its settings that the weights depend on, and the dtype.
 Assignments inherited_settings(const ParsedArguments& parsed) {
@@ -104,10 +113,10 @@ Assignments inherited_settings(const ParsedArguments& parsed) {
               "; leave --model out, or start without --init_from");
   const models::TrainSettings ours(known.model, last_value(parsed, "task", known.task));
   const std::vector<Setting> model = known.model_settings.members(), task = ours.task_settings.members();
-  const bool two_files = !last_value(parsed, "translations", "").empty();  // these have no columns
+  const bool columns = has_columns(parsed);
   Assignments taken = {{"task", known.task}};
   for (const auto& [key, value] : its) {
-    if (two_files && key.ends_with("_column")) continue;
+    if (!columns && key.ends_with("_column")) continue;
     const bool named = key == "model", of_task = is_weight_setting(key) && find_setting(task, key);
     if (!named && !of_task && key != "dtype" && !find_setting(model, key)) continue;
     const std::string requested = last_value(parsed, key, value);
@@ -140,7 +149,7 @@ models::TrainSettings settings_of_model(const ParsedArguments& parsed) {
 void check_tokenizer_of_data(const ParsedArguments& parsed, const models::TrainSettings& settings) {
   const std::string given = value_of(parsed.assignments, "tokenizer", ""), data = models::setting_of(settings, "data");
   if (given != models::TextSettings().tokenizer || data.empty()) return;
-  const auto own = models::tokenizer_of_prepared(data);
+  const auto own = models::tokenizer_of_tokens(data);
   if (own && own->name() != given) models::refuse_tokenizer(data, own.get(), given);
 }
 

@@ -20,6 +20,7 @@
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/architectures/gpt.h"
+#include "models/architectures/masks.h"
 #include "models/catalogue/catalogue.h"
 #include "models/catalogue/plugins.h"
 #include "models/formats/output_file.h"
@@ -27,6 +28,7 @@
 #include "models/training/short_run.h"
 #include "nn/base/gradient_case.h"
 #include "nn/formulas/activation.h"
+#include "nn/losses/base/loss.h"
 
 namespace orrery::program {
 namespace {
@@ -100,7 +102,7 @@ void print_row(const Name& name) {
 
 void print_plot(const Name& name, double range) {
   if (name.first != "activation") return;
-  const nn::Activation f = nn::Activation::any(name.second);
+  const nn::Activation f(name.second);
   const std::vector<double> p = f.initial_parameters();
   std::cout << plot(
       {{name.second + (p.empty() ? "(x)" : "(x), initial parameters"), [&](double x) { return f.value(x, p); }},
@@ -108,18 +110,58 @@ void print_plot(const Name& name, double range) {
       -range, range);
 }
 
+// Checks a mask's coverage, and prints its first pairs.
+bool passes_coverage(const std::string& name) {
+  constexpr int64_t shown = 32;
+  const nn::NamedMask mask(name);
+  std::cout << "the first " << shown << " queries, from top to bottom, and keys of " << name << " (#: visible)\n";
+  for (int64_t i = 0; i < shown; ++i, std::cout << "\n")
+    for (int64_t j = 0; j < shown; ++j) std::cout << (mask.visible(i, j) ? " #" : " .");
+  const std::string wrong = models::mask_contradiction(name);
+  std::cout << "mask " << name << ", coverage() and visible() agree: "
+            << (wrong.empty() ? "passed" : "FAILED, " + wrong) << "\n";
+  return wrong.empty();
+}
+
 struct Role {
-  std::string key, spec;  // key: a setting of the model
+  std::string key, spec;  // key: a setting of the model, the model, the optimizer or the schedule
 };
+// Returns the settings by which small models use a component; none: they cannot.
 std::vector<Role> roles_of(const Name& name) {
   if (name.first == "activation") {
-    const Role dense = {"feed_forward", "dense(" + name.second + ")"};
-    if (nn::is_learned_activation(name.second)) return {dense};
-    return {dense, {"attention", "pointwise(" + name.second + ")"}, {"normalization", "dynamic(" + name.second + ")"}};
+    return {{"feed_forward", "dense(" + name.second + ")"},
+            {"attention", "pointwise(" + name.second + ")"},
+            {"normalization", "dynamic(" + name.second + ")"}};
   }
-  for (const char* key : {"attention", "feed_forward", "normalization", "position"})
+  if (name.first == "mask") return {{"mask", "causal and " + name.second}};
+  if (name.first == "model_preset") return {{"model", name.second}};
+  for (const char* key : {"attention", "feed_forward", "normalization", "position", "optimizer", "schedule", "model"})
     if (name.first == key) return {{key, name.second}};
   return {};
+}
+
+// Returns the arguments of the command that uses a component without a role; none: no setting selects it.
+std::vector<std::string> command_with(const Name& name) {
+  const auto& [family, member] = name;
+  if (family == "analysis") return {"inspect", "RUN", "--analysis=" + member};
+  if (family == "data") return {"train", "--data=FILE"};
+  if (family == "problem") return {"train", "--task=algorithmic", "--problem=" + member};
+  if (family == "metric") return {"train", "--data=FILE", "--metrics=" + member};
+  if (family == "loss" && !nn::losses().at(member).weight_of.empty())
+    return {"train", "--data=FILE", "--losses." + member + "=1"};
+  for (const char* key : {"task", "tokenizer"})
+    if (family == key) return {"train", "--data=FILE", text("--", key, "=", member)};
+  return {};
+}
+
+void print_unused(const Name& name) {
+  if (!roles_of(name).empty()) return;
+  const std::vector<std::string> command = command_with(name);
+  std::cout << "small models do not use " << name.first << " " << name.second
+            << (command.empty()         ? "; call it in the code of a model, a component or a task"
+                : name.first == "loss" ? "; with a model that computes it, this command does: "
+                                       : "; this command does: ")
+            << (command.empty() ? "" : models::command_line(models::with_plugins(command))) << "\n";
 }
 
 std::vector<std::string> check_source(const std::string& file) {
@@ -162,28 +204,36 @@ models::NamedModel small_model() {
   return {models::model_classes().at(models::Gpt::info.name), AnySettings(s), models::Gpt::info.name};
 }
 
-// Trains models with and without the new names. Returns failures: loss not finite or not lower.
+// Trains models with and without the new names, if any has a role. Returns failures: loss not finite
+// or not lower.
 std::vector<std::string> train(const std::vector<Name>& names, const TrySettings& settings) {
+  std::vector<Role> roles;
+  for (const Name& name : names)
+    for (Role& role : roles_of(name)) roles.push_back(std::move(role));
+  if (roles.empty()) return {};
   const std::string data = data_file(settings);
   Table table({"model (2 layers, width 64)", "first loss", "last loss", "time (s)"}, "lrrr");
   std::vector<std::string> failed;
   std::optional<Progress> progress(std::in_place, "training small models");
-  const auto add = [&](const std::string& title, const models::NamedModel& model) {
-    const models::ShortRun run = models::short_run(model, data, settings.steps);
+  const auto add = [&](const std::string& title, const models::NamedModel& model,
+                       const models::ShortRunOptions& options) {
+    const models::ShortRun run = models::short_run(model, data, settings.steps, options);
     const bool succeeded = std::isfinite(run.last_loss) && run.last_loss < run.first_loss;
     if (!succeeded) failed.push_back("training with " + title);
     table.add({title + (succeeded ? "" : "  FAILED"), fixed(run.first_loss, 4), fixed(run.last_loss, 4),
                fixed(run.seconds, 1)});
   };
-  add("gelu, softmax, layer", small_model());
-  for (const Name& name : names) {
-    for (const Role& role : roles_of(name)) {
-      const models::NamedModel model = small_model();
-      set_setting(model.settings.members(), "try", role.key, role.spec);
-      add(role.key + " = " + role.spec, model);
-    }
-    if (name.first == "model" || name.first == "model_preset")
-      add("model = " + name.second, models::named_model(name.second));
+  add("gelu, softmax, layer, adamw, constant", small_model(), {});
+  for (const auto& [key, spec] : roles) {
+    const models::NamedModel model = key == "model" ? models::named_model(spec) : small_model();
+    models::ShortRunOptions options;
+    if (key == "optimizer")
+      options.optimizer = parse_spec(spec);
+    else if (key == "schedule")
+      options.schedule = parse_spec(spec);
+    else if (key != "model")
+      set_setting(model.settings.members(), "try", key, spec);
+    add(key + " = " + spec, model, options);
   }
   progress.reset();
   std::cout << "training, " << settings.steps << " steps of 4 x 64 characters, mean of the last 20 losses:\n"
@@ -198,9 +248,11 @@ CommandHelp try_out_help(const Arguments&) {
   return {
       "Compiles one file (an activation, attention, normalization, model, ...) to a plug-in, shows its catalogue "
       "row, its gradient check and a plot, and trains small models with it and, for comparison, one with gelu, "
-      "softmax and layer.  The exit code is 1 if a check fails.\n--plugin=FILE.so loads the plug-in in every other "
-      "command, if its size and SHA-256 are those in FILE.so.sha256.  A plug-in is code and runs with your rights.  "
-      "The same file in nn/activations/ (or its family's folder) is part of the library without a change.",
+      "softmax, layer, adamw and a constant learning rate.  For a component that small models do not use, such as a "
+      "task, it prints the command that does.  The exit code is 1 if a check fails.\n"
+      "--plugin=FILE.so loads the plug-in in every other command, if its size and SHA-256 are those in "
+      "FILE.so.sha256.  A plug-in is code and runs with your rights.  The same file in nn/activations/ (or its "
+      "family's folder) is part of the library without a change.",
       describe(settings_of(settings)), "", "orrery try examples/03_new_activation.cpp"};
 }
 
@@ -219,17 +271,23 @@ int try_out(const Arguments& arguments) {
   const std::vector<Name> names = models::load_plugin_once(plugin).names;
   check(!names.empty(), "try: '", words[0],
         "' registers nothing; add a line such as REGISTER_ACTIVATION(Type), REGISTER_ROW_RULE(Type, reference), "
-        "REGISTER_ATTENTION, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
+        "REGISTER_ATTENTION, REGISTER_MASK, REGISTER_NORMALIZATION, REGISTER_LOSS or REGISTER_MODEL");
 
-  std::vector<std::string> failed = check_source(words[0]);
+  std::vector<std::string> failed = check_source(words[0]), refused;
   for (std::string& one : unregistered_cases()) failed.push_back(std::move(one));
   for (const Name& name : names) {
     print_row(name);
     if (!passes_gradcheck(name.first, name.second)) failed.push_back("gradcheck of " + name.second);
     print_plot(name, settings.range);
+    if (name.first == "mask" && !passes_coverage(name.second)) refused.push_back("coverage of " + name.second);
+  }
+  if (!refused.empty()) {
+    std::cout << "FAILED: " << join(refused) << "; a model would compute with one of the two" << std::endl;
+    return 1;
   }
   if (settings.steps > 0)
     for (std::string& one : train(names, settings)) failed.push_back(std::move(one));
+  for (const Name& name : names) print_unused(name);
   std::cout << "use it with " << models::shell_quoted("--plugin=" + plugin) << "\n";
   if (!failed.empty()) std::cout << "FAILED: " << join(failed) << std::endl;
   return failed.empty() ? 0 : 1;

@@ -12,8 +12,8 @@ struct Curve {
   std::function<double(double)> value;
 };
 
-// Plots each curve over [low, high] in its own panel, side by side, with 2 x 4 dots per character
-// and labels at the ends of axes. Non-finite values leave gaps.
+// Plots each curve over [low, high] in its own panel of `columns` x `lines` characters, with 2 x 4
+// dots each and labels at the ends of axes. Panels are side by side. Non-finite values leave gaps.
 std::string plot(const std::vector<Curve>& curves, double low, double high, int columns = 40, int lines = 12);
 
 // Curve of points over [low, high]. A column shows the mean of its points, else a linear
@@ -31,8 +31,9 @@ class Series {
   double low_, high_;
   std::vector<double> sums_, counts_;
 };
-// Plots all series in one panel over the same [low, high], marked 1 to 9, then a to z by index, and
-// '*' where several meet. The vertical axis spans the values.
+// Plots all series, at least one, in a panel of their columns x `lines` characters over the same
+// [low, high]. Marks are 1 to 9, then a to z and again from a by index, and '*' where several meet.
+// The vertical axis spans the values.
 std::string plot_together(const std::string& title, const std::vector<Series>& series, int lines = 14);
 
 }  // namespace orrery::program

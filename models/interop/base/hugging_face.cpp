@@ -230,6 +230,7 @@ void check_plain_decoder(std::string_view format, const TrainSettings& run) {
   need(s.feed_forward_divisor.is_one(), "feed_forward_divisor");
   need(s.feed_forward_residual.is_one(), "feed_forward_residual");
   need(print(s.embedding_scale) == "none" || print(s.embedding_scale) == "1", "embedding_scale");
+  need(s.mask == "causal", "mask");
   need(!s.head_bias, "head_bias"), need(s.attention_bias != "query_key", "attention_bias");
   check_plain_attention(format, run);
   need(s.width % s.heads == 0, "heads");

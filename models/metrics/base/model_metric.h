@@ -23,7 +23,7 @@ using MetricRow = std::map<std::string, double>;
 
 struct ModelMetric {
   std::string name, description;
-  std::string owners = {};   // the components that have it and a way to get one; empty: nearly every model
+  std::string owners = {};   // components with this metric and a setting that adds one; empty: nearly all
   bool is_default = false;   // negligible cost: logged by default
   std::string watches = {};  // hook value (engine/autograd/hooks.h), such as "residual"
   void (*of_value)(MetricRow& row, nn::Module& module, const Tensor& value) = nullptr;
@@ -47,8 +47,8 @@ std::vector<std::string> absent_metrics(const std::string& names,
 // `pass` is the one that `forward` uses, needed if some tokens are padding.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, nn::Module& model,
                      const std::function<void()>& forward, const nn::ForwardPass* pass = nullptr);
-// Runs the model on a micro-batch on its device and adds the metrics to `row`. `stream_state` is a
-// stream's state and is not changed.
+// Runs the model on a micro-batch on its device and adds the metrics to `row`. `stream_state`: the
+// cache from the previous block of a text stream, which is not changed; null: none.
 void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics, const Task& task, nn::Module& model,
                      std::span<const Tensor> batch, const nn::Cache* stream_state);
 // Adds the metrics of the parameters and their gradients.
@@ -57,7 +57,8 @@ void collect_metrics(MetricRow& row, std::span<const ModelMetric* const> metrics
 // Add "name/path" to the row, and for values of heads "name/path.0", "name/path.1", ...
 void log_metric(MetricRow& row, const std::string& name, const std::string& path, double value);
 void log_metrics(MetricRow& row, const std::string& name, const std::string& path, const std::vector<double>& values);
-// Returns the mean of each head's rows (B, H, T) without NaN rows, which are fully masked.
+// rows: one value per query, (B, H, T); NaN: no key is visible. Returns the mean of the others of
+// each head, (H).
 std::vector<double> means_of_heads(const Tensor& rows);
 
 }  // namespace orrery::models

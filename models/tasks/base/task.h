@@ -38,7 +38,8 @@ inline constexpr const char* paths_of_data[] = {"data", "translations", "validat
 // The settings of tasks that define the meaning of a model's inputs and outputs, and so of its
 // weights; a task has some of them. A run takes them over from the run in `init_from`.
 inline constexpr const char* settings_of_weights[] = {"tokenizer",  "documents", "problem",       "loss",
-                                                      "pixel_mean", "pixel_std", "source_column", "target_column"};
+                                                      "pixel_mean", "pixel_std", "source_column", "target_column",
+                                                      "source_field", "target_field"};
 
 // The options of a run that tasks use.
 struct TaskOptions {
@@ -49,6 +50,7 @@ struct TaskOptions {
   std::vector<TrainingData> trained_on = {};  // data that the same run was trained on
   Purpose purpose = Purpose::train;
   bool bleu = true;  // with Purpose::evaluate: compute BLEU of a translating model, too
+  std::string among = {};       // with Purpose::evaluate: file of the classes to evaluate alone; empty: all
   Device device = Device::cpu;  // of the model
   std::function<void(const std::string& done, double fraction)> progress =
       {};  // called in long work: "translated", 0.25

@@ -50,6 +50,8 @@ void check_support(std::string_view name, const AttentionSettings& s, const Atte
         ": has no scores to which a position could add; use position=learned, sinusoidal, rotary or none");
   check(support.cross || !cross, name,
         ": attends to its own sequence only, so it cannot be a cross attention; use softmax");
+  check(support.mask || !o.mask || !(o.mask->has_table() || o.mask->band().window > 0), name,
+        ": running sums only add keys, so mask must be causal or full; use softmax or pointwise for another mask");
   check(!cross || !is_set(s.span), name, ": span=", s.span,
         " needs queries and keys of one sequence; use span=none in cross attention");
   check(!cross || !terms, name,
@@ -94,6 +96,14 @@ void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& 
   entry.key = from_position(in.key, first, next).detach(), entry.value = from_position(in.value, first, next).detach();
 }
 
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask) {
+  if (!named) return;
+  const int64_t next = pass.offset() + in.query.size(1), later = named->facts().later.value_or(0);
+  check(pass.offset() == 0 || pass.offset() >= later, "mask: the first ", later, " tokens attend to each other, so a "
+        "cache of ", pass.offset(), " tokens cannot continue; read the text again with a new cache");
+  named->narrow(mask, {in.query.size(1), in.key.size(1), pass.offset(), next - in.key.size(1)}, in.query.device());
+}
+
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& in) {
   if (!position || !position->acts_on_scores()) return;
   const Dtype dtype = in.query.dtype();
@@ -135,7 +145,7 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
     key_norm_ = make_normalization(settings.qk_norm, {.width = head_size_, .bias = false});
   }
   if (is_set(settings.gate)) {
-    gate_function_.emplace(settings.gate);
+    gate_function_.emplace(Activation(settings.gate));
     gate_ = std::make_unique<Linear>(width, queries, linear({}));
   }
   if (is_set(settings.span)) span_ = std::make_unique<Span>(settings.span, width, options.heads, options.context);
@@ -147,10 +157,26 @@ AttentionLayer::AttentionLayer(std::string_view name, const AttentionSettings& s
 }
 AttentionLayer::~AttentionLayer() = default;
 
+void AttentionLayer::set_function(const Spec& function, const ParameterSettings& settings) {
+  const std::string& per = settings.parameters_per;
+  const Activation f(function);
+  check(per != "model" || options_.shared_activation || f.parameter_count() == 0, name_,
+        ": parameters_per=model needs a model that shares them; use head or layer");
+  function_.emplace(f, per == "model" ? options_.shared_activation : nullptr, per == "head" ? options_.heads : 0);
+}
+
 AttentionOptions AttentionLayer::window_and_ramp() const {
   AttentionOptions options{.mask = {.attend_to_self = attend_to_self_}};
   if (span_) span_->set_window_and_ramp(options);
+  int64_t& window = options.mask.window;
+  if (const int64_t named = options_.mask ? options_.mask->band().window : 0; named > 0)
+    window = window > 0 ? std::min(window, named) : named;
   return options;
+}
+// Returns how far back a cache of keys must reach. With a table L counts keys one by one, also those beyond the ramp.
+int64_t AttentionLayer::reach() const {
+  const AttentionOptions options = window_and_ramp();
+  return options_.mask && options_.mask->has_table() ? options.mask.window : span_->reach(options);
 }
 // Returns the number of these distances that are visible under the span.
 int64_t AttentionLayer::within_window(int64_t distances) const {
@@ -203,7 +229,7 @@ void AttentionLayer::prepend_stream_states(const Tensor& x, AttentionInputs& in,
   check(span_ != nullptr, name_, ": a stream model needs a span; give one, as in ", name_, "(span=fixed(256))");
   const AttentionOptions options = window_and_ramp();
   // At distance `reach`, the far end of the ramp, a key has weight 0 but a gradient.
-  const int64_t reach = span_->reach(options), max_distance = options.mask.window - 1, begin = pass.offset(),
+  const int64_t reach = this->reach(), max_distance = options.mask.window - 1, begin = pass.offset(),
                 next = begin + x.size(1);
   Tensor& cached = pass.cache->entries[unique_path()].states;
   Tensor all = x.detach();
@@ -226,6 +252,7 @@ void AttentionLayer::add_score_terms(const Tensor& x, AttentionInputs& in, Forwa
   const int64_t distances = std::max(pass.offset() + in.query.size(1), in.key.size(1));
   add_relative_positions(options_.position, within_window(distances), in);
   if (span_) span_->add_to(in, x, pass);
+  if (function_) in.parameters = function_->parameters();
   if (slots_) {
     const SlotKeysAndValues slots = slots_->keys_and_values();
     in.slot_key = slots.key, in.slot_value = slots.value;
@@ -252,6 +279,7 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& in, const For
         "must be given together; only ",
         pass.document_ids ? "the first" : "the second", " is given");
   if (span_) span_->set_window_and_ramp(o);
+  if (!cross) narrow_to_named(options_.mask.get(), in, pass, o.mask);
   return o;
 }
 
@@ -262,20 +290,12 @@ std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const
   AttentionCall context{in, o};
   context.options.hooked_path = path(), context.options.hooked_name = "scores";
   if (!slots_ || !slots_->split()) return {context};
+  AttentionCall slots{slot_inputs_of(in.query, {in.slot_key, in.slot_value}), context.options};
+  slots.inputs.parameters = in.parameters;
+  slots.options.mask = {.causal = false, .query_lengths = o.mask.query_lengths};
+  slots.options.rng_key = o.rng_key.derive("slots"), slots.options.hooked_name = "slot_scores";
   context.inputs.slot_key = context.inputs.slot_value = {};
-  const AttentionInputs slots{.query = in.query,
-                              .key = Tensor::empty_like(in.key, in.key.shape().with(1, 0)),
-                              .value = Tensor::empty_like(in.value, in.value.shape().with(1, 0)),
-                              .slot_key = in.slot_key,
-                              .slot_value = in.slot_value};
-  const AttentionOptions slot_options{.mask = {.causal = false, .query_lengths = o.mask.query_lengths},
-                                      .scale = o.scale,
-                                      .soft_cap = o.soft_cap,
-                                      .dropout = o.dropout,
-                                      .rng_key = o.rng_key.derive("slots"),
-                                      .hooked_path = path(),
-                                      .hooked_name = "slot_scores"};
-  return {context, {slots, slot_options}};
+  return {context, slots};
 }
 
 // Returns the weights of each call or their replacements; hooks get them joined. Empty: no weights.
@@ -345,7 +365,7 @@ Tensor AttentionLayer::attend_heads(AttentionInputs in, const Tensor& x, Forward
   in.query = hook(path(), "query", in.query), in.key = hook(path(), "key", in.key);
   in.value = hook(path(), "value", in.value);
   if (!cross && !(pass.cache && pass.cache->holds_states))
-    append_to_cache(*this, in, pass, pass.cache && span_ ? span_->reach(window_and_ramp()) : 0);
+    append_to_cache(*this, in, pass, pass.cache && span_ ? reach() : 0);
   add_score_terms(x, in, pass);
   const AttentionOptions o = options_of(in, pass);
   const Tensor output = hook(path(), "head_output", attend_all(in, o, pass));
@@ -366,7 +386,9 @@ void AttentionLayer::visit(Visitor& v) {
   v("key_bias", key_bias_);
   v("query_norm", query_norm_);
   v("key_norm", key_norm_);
+  if (function_) function_->visit(v);
   v("gate", gate_);
+  if (gate_function_) gate_function_->visit(v, "gate_activation");
   v("span", span_);
   v("slots", slots_);
   v("output", output_);

@@ -17,8 +17,10 @@
 #include "nn/attentions/base/fused.h"
 #include "nn/base/entry.h"
 #include "nn/base/sublayer.h"
+#include "nn/formulas/pointwise_function.h"
 #include "nn/layers/initial_weights.h"
 #include "nn/layers/linear.h"
+#include "nn/masks/base/mask.h"
 #include "nn/positions/base/position.h"
 
 namespace orrery::nn {
@@ -38,6 +40,12 @@ struct AttentionLayerOptions {
   // Not 0: cross attention to the encoder output pass.encoder_output (B, Tk, encoder_width), within
   // pass.encoder_lengths, pass.encoder_document_ids. Rotary rotates keys by their positions in it.
   int64_t encoder_width = 0;
+  // Which keys of its sequence a token sees; null: those that `causal` leaves. That of a language model is
+  // causal, except for tokens that bear no loss.
+  std::shared_ptr<const NamedMask> mask = nullptr;
+  // Learned parameters of the function of scores that all layers of the model share; the first layer
+  // makes them. The model visits them and must outlive the attention.
+  Parameter* shared_activation = nullptr;
 };
 
 // Settings of the layer. The spec of every attention takes them after its own settings.
@@ -65,6 +73,17 @@ struct AttentionSettings {
 // Options that an attention supports. Others throw at construction; the message names the option.
 struct AttentionSupport {
   bool dropout = true, relative_position = true, span = true, slots = true, cross = true;
+  bool mask = true;  // named masks other than causal and full
+};
+
+// Settings of an attention w = F(s), which visits them after all others.
+struct ParameterSettings {
+  std::string parameters_per = "head";
+  template <class V>
+  void visit(V& v) {
+    v("parameters_per", parameters_per, "learned parameters of F, if it has any: one set for each head, layer or model",
+      one_of({"head", "layer", "model"}));
+  }
 };
 
 class Span;
@@ -89,12 +108,16 @@ class AttentionLayer : public Sublayer {
   virtual Tensor weights(const AttentionInputs& inputs, const AttentionOptions& options) = 0;
   // Maps sum_j w_ij v_j to the head output, both (B, Tq, H, Dv): the last step of `attend`.
   virtual Tensor finish(const Tensor& sums) { return sums; }
+  // Sets F of an attention w = F(s). The inputs of `attend` and `weights` have its parameters.
+  void set_function(const Spec& function, const ParameterSettings& settings);
+  const PointwiseFunction& function() const { return *function_; }
   int64_t heads() const { return options_.heads; }
   int64_t head_size() const { return head_size_; }
 
  private:
   Tensor split_heads(const Tensor& x, int64_t heads) const;
   AttentionOptions window_and_ramp() const;
+  int64_t reach() const;
   int64_t within_window(int64_t distances) const;
   AttentionInputs project(const Tensor& x, ForwardPass& pass);
   void prepend_stream_states(const Tensor& x, AttentionInputs& inputs, ForwardPass& pass);
@@ -117,7 +140,7 @@ class AttentionLayer : public Sublayer {
   std::unique_ptr<Linear> query_key_value_, query_, key_value_;  // self attention: the first; cross: the others
   Parameter query_bias_, key_bias_;                              // undefined unless query_key_bias
   std::unique_ptr<Module> query_norm_, key_norm_;
-  std::optional<Activation> gate_function_;
+  std::optional<PointwiseFunction> function_, gate_function_;  // of scores; of the gate
   std::unique_ptr<Linear> gate_;
   std::unique_ptr<Span> span_;
   std::unique_ptr<Slots> slots_;
@@ -130,6 +153,9 @@ void check_cache(std::string_view name, const ForwardPass& pass, bool causal);
 // under the path of `attention`. If `reach` is not 0, drops keys at distances of `reach` or more
 // (masked for all queries) in steps of 64. Throws for a cache of states.
 void append_to_cache(const Module& attention, AttentionInputs& inputs, ForwardPass& pass, int64_t reach = 0);
+// Narrows `mask`, whose offsets are set, by `named`, which may be null, in a pass over these tokens.
+// Throws if the cache divides tokens that see each other.
+void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask);
 // Adds the score terms of `position`, which may be null, in the dtypes that attention takes.
 void add_relative_positions(const Position* position, int64_t distances, AttentionInputs& inputs);
 

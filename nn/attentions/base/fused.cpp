@@ -6,15 +6,16 @@
 #include <array>
 
 #include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "nn/formulas/attention_kernels.h"
 
 namespace orrery::nn {
 namespace {
 
-constexpr int operands = 8;  // members of AttentionInputs, in its order
+constexpr int operands = 9;  // members of AttentionInputs, in its order
 template <class Tensors>
 AttentionInputs inputs_of(const Tensors& x) {
-  return {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+  return {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]};
 }
 
 struct Attention {
@@ -75,15 +76,25 @@ struct AttentionWithStatistics : Attention {
 template <class Operation>
 auto record_attention(const Operation& operation, const AttentionInputs& x) {
   return record(operation, x.query, x.key, x.value, x.slot_key, x.slot_value, x.relative_embedding, x.relative_bias,
-                x.span);
+                x.span, x.parameters);
 }
 
 }  // namespace
 
-AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
+AttentionOutput attention(const AttentionInputs& given, const AttentionOptions& options,
                           const std::optional<Activation>& function, bool statistics) {
+  AttentionInputs inputs = given;
+  inputs.parameters = {};
   check_attention(inputs, options);
-  if (in_reference_mode()) return attention_reference(inputs, options, function, statistics);
+  const int64_t heads = given.query.size(2);
+  if (function)
+    function->check_parameters("attention", given.parameters, heads);
+  else
+    check(!given.parameters, "attention: parameters of F are given without F; give the function too");
+  if (in_reference_mode()) return attention_reference(given, options, function, statistics);
+  if (const Tensor p = given.parameters)
+    inputs.parameters = broadcast_to(function->formula_parameters(p), Shape{heads, p.size(-1)})
+                            .to(given.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
   if (!statistics) return {.output = record_attention(Attention{options, function}, inputs)};
   const auto [output, sum, entropy, zero_fraction, maximum] =
       record_attention(AttentionWithStatistics{{options, function}}, inputs);

@@ -12,7 +12,8 @@
 namespace orrery::nn {
 
 // q (B, Tq, H, D), k (B, Tk, Hk, D), v (B, Tk, Hk, Dv) -> (B, Tq, H, Dv). Without a function:
-// softmax. `statistics` adds sum, entropy, zero_fraction and maximum per row.
+// softmax. Its learned parameters are in the inputs, as trained: (H, n) or (n). `statistics` adds
+// sum, entropy, zero_fraction and maximum per row.
 AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions& options,
                           const std::optional<Activation>& function = {}, bool statistics = false);
 

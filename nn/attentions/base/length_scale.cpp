@@ -30,7 +30,7 @@ struct VisibleKeys {
     const MaskView my = mask;
     const int64_t sequence = r / my.queries;
     const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence);
-    const int n = my.query_document_ids
+    const int n = my.query_document_ids || my.bits
                       ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
                       : count_visible(my, sequence, i, lowest);
     const Out<T> out = count;
@@ -50,31 +50,13 @@ struct RealRows {
   }
 };
 
-// Number of queries up to i in its document; without documents i + 1 + `offset`.
-struct IndexInDocument {
-  const int32_t* documents;  // (B, Tq), or null
-  int64_t queries, offset;
-  double* count;
-  template <class Row>
-  HOST_DEVICE void operator()(Row row, int64_t r) const {
-    const int64_t i = r % queries;
-    int64_t n = i + 1 + offset;
-    if (documents) {
-      const int32_t* const ids = documents + r / queries * queries;
-      n = row.sum([=](int j) { return j <= i && ids[j] == ids[i] ? 1 : 0; });
-    }
-    double* const out = count;
-    row.once([=] { out[r] = static_cast<double>(n); });
-  }
-};
-
 }  // namespace
 
 Tensor visible_keys(const AttentionInputs& in, const AttentionMask& m, Dtype dtype) {
   const int64_t batch = m.lengths || m.query_document_ids ? in.query.size(0) : 1, keys = in.key.size(1);
   const Tensor n = Tensor::empty_like(in.query, Shape{batch, in.query.size(1)}, dtype);
   dispatch(dtype, "visible_keys", [&]<class T>() {
-    rows(n.device(), n.numel(), m.query_document_ids ? static_cast<int>(keys) : 1,
+    rows(n.device(), n.numel(), m.query_document_ids || m.table.bits ? static_cast<int>(keys) : 1,
          VisibleKeys<T>{view_of(m, in.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
   });
   return n;
@@ -118,7 +100,7 @@ LengthScale::LengthScale(std::string_view owner, const Spec& spec, bool causal) 
 Tensor LengthScale::length(const AttentionInputs& in, const AttentionMask& m) const {
   const Dtype dtype = in.query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   const Device device = in.query.device();
-  const int64_t queries = in.query.size(1), slots = in.slot_key ? in.slot_key.size(0) : 0;
+  const int64_t slots = in.slot_key ? in.slot_key.size(0) : 0;
   if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
   const auto at_least_one = [&](const Tensor& n) {
     return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
@@ -127,16 +109,13 @@ Tensor LengthScale::length(const AttentionInputs& in, const AttentionMask& m) co
         "length=padded_length: a text continued from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length)
     return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, in.key.size(1) + slots)), dtype, device);
-  if (kind_ == Kind::keys_visible) {
-    const Tensor n = at_least_one(visible_keys(in, m, Dtype::f64)).to(dtype);
-    return n.reshape(Shape{n.size(0), queries, 1, 1});
-  }
-  const int64_t batch = m.query_document_ids ? in.query.size(0) : 1;
-  const Tensor n = Tensor::empty(Shape{batch, queries, 1, 1}, Dtype::f64, device);
-  const int32_t* const ids = m.query_document_ids ? m.query_document_ids.data<int32_t>() : nullptr;
-  rows(device, n.numel(), ids ? static_cast<int>(queries) : 1,
-       IndexInDocument{ids, queries, m.query_offset + m.keys_dropped, n.mutable_data<double>()});
-  return at_least_one(n).to(dtype);
+  // The index in a document is the number of keys that a causal mask alone leaves in it.
+  const AttentionMask up_to_query{.query_offset = m.query_offset,
+                                  .keys_dropped = m.keys_dropped,
+                                  .query_document_ids = m.query_document_ids,
+                                  .key_document_ids = m.key_document_ids};
+  const Tensor n = visible_keys(in, kind_ == Kind::row_index ? up_to_query : m, Dtype::f64);
+  return at_least_one(n).to(dtype).reshape(Shape{n.size(0), n.size(1), 1, 1});
 }
 
 double LengthScale::length(const QueryGroup& queries) const {

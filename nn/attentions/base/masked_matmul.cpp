@@ -96,32 +96,18 @@ Tensor sums(const Tensor& w, const Tensor& x, const Tensor& mask, bool transpose
   return y;
 }
 
-struct MaskedMatmulTransposed {
-  static constexpr const char* name = "masked_matmul_transposed";
-  Tensor forward(Saved& saved, const Tensor& q, const Tensor& k, const Tensor& mask) const {
-    saved.save(q, k, mask);
-    return scores(q, k, mask);
-  }
-  Gradients<3> backward(const Saved& saved, const Tensor& ds) const {
-    const Tensor &q = saved[0], &k = saved[1], &mask = saved[2];
-    Gradients<3> d;
-    if (saved.needs(0)) d[0] = sums(ds, k, mask);
-    if (saved.needs(1)) d[1] = sums(ds, q, mask, true);
-    return d;
-  }
-};
-
+template <bool Scores>  // scores of queries and keys, or sums of values by weights; each is the other's gradient
 struct MaskedMatmul {
-  static constexpr const char* name = "masked_matmul";
-  Tensor forward(Saved& saved, const Tensor& w, const Tensor& v, const Tensor& mask) const {
-    saved.save(w, v, mask);
-    return sums(w, v, mask);
+  static constexpr const char* name = Scores ? "masked_matmul_transposed" : "masked_matmul";
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b, const Tensor& mask) const {
+    saved.save(a, b, mask);
+    return Scores ? scores(a, b, mask) : sums(a, b, mask);
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
-    const Tensor &w = saved[0], &v = saved[1], &mask = saved[2];
+    const Tensor &a = saved[0], &b = saved[1], &mask = saved[2];
     Gradients<3> d;
-    if (saved.needs(0)) d[0] = scores(dy, v, mask);
-    if (saved.needs(1)) d[1] = sums(w, dy, mask, true);
+    if (saved.needs(0)) d[0] = Scores ? sums(dy, b, mask) : scores(dy, b, mask);
+    if (saved.needs(1)) d[1] = Scores ? sums(dy, a, mask, true) : sums(a, dy, mask, true);
     return d;
   }
 };
@@ -131,10 +117,10 @@ Shape pairs(const Tensor& a, const Tensor& b) { return a.shape().with(-1, b.size
 }  // namespace
 
 Tensor masked_matmul_transposed(const Tensor& query, const Tensor& key, const Tensor& mask) {
-  return record(MaskedMatmulTransposed{}, query, key, broadcast_to(mask.detach(), pairs(query, key)));
+  return record(MaskedMatmul<true>{}, query, key, broadcast_to(mask.detach(), pairs(query, key)));
 }
 Tensor masked_matmul(const Tensor& weights, const Tensor& value, const Tensor& mask) {
-  return record(MaskedMatmul{}, weights, value, broadcast_to(mask.detach(), weights.shape()));
+  return record(MaskedMatmul<false>{}, weights, value, broadcast_to(mask.detach(), weights.shape()));
 }
 
 }  // namespace orrery::nn

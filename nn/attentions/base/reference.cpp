@@ -34,23 +34,30 @@ Tensor joined(const Tensor& context, const Tensor& slots, int axis) {
   return slots ? concatenate({context, slots}, axis) : context;
 }
 
+// The bits of the named mask's table, rows of 32-bit words. In reference mode they come from its formulas, pair by pair
+// on the host, instead of the table that the kernels read. Undefined if it hides no pair.
+Tensor named_bits(const AttentionInputs& x, const AttentionMask& m) {
+  if (!m.rule || !in_reference_mode()) return m.table.bits;
+  const int64_t queries = x.query.size(1), keys = x.key.size(1), words = (keys + 31) / 32;
+  std::vector<int32_t> bits(static_cast<size_t>(queries * words));
+  for (int64_t i = 0; i < queries; ++i)
+    for (int64_t j = 0; j < keys; ++j)
+      if (m.rule->visible(m.keys_dropped + m.query_offset + i, m.keys_dropped + j))
+        bits[static_cast<size_t>(i * words + j / 32)] |= static_cast<int32_t>(1u << j % 32);
+  return Tensor::from({queries, words}, bits).to(x.query.device());
+}
+
 // A second implementation of AttentionMask, for one pair; it shares no code with the first.
 struct PairMask {
   bool causal, attend_to_self;
-  int64_t offset, window, queries, keys;
-  const int32_t *lengths, *query_document_ids, *key_document_ids;
+  int64_t offset, window, queries, keys, words;
+  const int32_t *lengths, *query_document_ids, *key_document_ids, *bits;
 
-  static PairMask of(const AttentionInputs& x, const AttentionMask& m) {
+  static PairMask of(const AttentionInputs& x, const AttentionMask& m, const Tensor& bits) {
     const auto numbers = [](const Tensor& t) { return t ? t.data<int32_t>() : nullptr; };
-    return {m.causal,
-            m.attend_to_self,
-            m.query_offset,
-            m.window,
-            x.query.size(1),
-            x.key.size(1),
-            numbers(m.lengths),
-            numbers(m.query_document_ids),
-            numbers(m.key_document_ids)};
+    const int64_t queries = x.query.size(1), keys = x.key.size(1), words = bits ? bits.size(1) : 0;
+    return {m.causal, m.attend_to_self, m.query_offset, m.window, queries, keys, words, numbers(m.lengths),
+            numbers(m.query_document_ids), numbers(m.key_document_ids), numbers(bits)};
   }
   HOST_DEVICE bool is_visible(int64_t batch, int64_t i, int64_t j) const {
     const int64_t x = i + offset - j;
@@ -58,6 +65,7 @@ struct PairMask {
     if (!attend_to_self && x == 0) return false;
     if (window > 0 && (x >= window || -x >= window)) return false;
     if (lengths && j >= lengths[batch]) return false;
+    if (bits && !(static_cast<uint32_t>(bits[i * words + j / 32]) >> j % 32 & 1u)) return false;
     return !query_document_ids || query_document_ids[batch * queries + i] == key_document_ids[batch * keys + j];
   }
 };
@@ -132,14 +140,15 @@ Tensor span_mask(const Tensor& ramp) {
   return where(outside, above, ramp);
 }
 
-// 1 where attend_to_self, causality, window, lengths and documents make a key visible, else 0.
+// 1 where attend_to_self, the named mask, causality, window, lengths and documents make a key visible, else 0.
 Tensor position_mask(const AttentionInputs& in, const AttentionOptions& o) {
   const int64_t batch = o.mask.lengths || o.mask.query_document_ids ? in.query.size(0) : 1;
   const int64_t queries = in.query.size(1), keys = in.key.size(1), slots = in.slot_key ? in.slot_key.size(0) : 0;
-  const Tensor visible = Tensor::empty_like(in.query, Shape{batch, 1, queries, keys + slots});
+  const Tensor visible = Tensor::empty_like(in.query, Shape{batch, 1, queries, keys + slots}),
+               bits = named_bits(in, o.mask);
   dispatch(visible.dtype(), "attention_mask", [&]<class T>() {
     rows(visible.device(), batch * queries, static_cast<int>(keys + slots),
-         VisiblePairs<T>{PairMask::of(in, o.mask), {visible.mutable_data<T>()}});
+         VisiblePairs<T>{PairMask::of(in, o.mask, bits), {visible.mutable_data<T>()}});
   });
   return visible;
 }
@@ -149,6 +158,13 @@ Tensor scored_pairs(const AttentionInputs& in, const AttentionOptions& o) {
   if (!in.span) return position_mask(in, o);
   const Tensor ramp = ramp_value(in, o).detach();
   return where(heaviside(-ramp), Tensor::zeros_like(ramp, {1}), position_mask(in, o));
+}
+
+// F(s) of s (B, H, Tq, Tk + N), with parameters (n), or (H, n) for each head.
+Tensor apply_function(const Activation& function, const Tensor& s, const Tensor& parameters) {
+  const Tensor p = parameters ? parameters.to(s.dtype()) : Tensor();
+  if (!p || p.shape().rank() == 1) return function(s, p);
+  return permute(function(permute(s, {0, 2, 3, 1}), transpose(p)), {0, 3, 1, 2});  // heads as the channels of F
 }
 
 }  // namespace
@@ -190,7 +206,7 @@ Tensor attention_weights(const AttentionInputs& in, const AttentionOptions& o,
   const Tensor visible = attention_mask(in, o), counted = scored_pairs(in, o);
   const Tensor m = in.span ? span_mask(ramp_value(in, o)) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
-  if (function) return masked((*function)(where(counted, s, zero)));
+  if (function) return masked(apply_function(*function, where(counted, s, zero), in.parameters));
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = heaviside(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros

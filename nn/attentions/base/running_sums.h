@@ -46,6 +46,40 @@ struct LinearGradients {
   Heads<A> x, y, v;
 };
 
+// ---- the order of keys and queries, by the ranges of one sequence
+
+// Calls visit(i) for each query, from first to last. Before, add(j) was called for each key of its
+// range, since the last clear().
+template <class Clear, class Add, class Visit>
+HOST_DEVICE void walk_queries(const int32_t* range, int64_t queries, const Clear& clear, const Add& add,
+                              const Visit& visit) {
+  int64_t first = 0, next = 0;
+  for (int64_t i = 0; i < queries; ++i) {
+    if (range[2 * i] != first) clear(), first = next = range[2 * i];
+    for (; next < range[2 * i + 1]; ++next) add(next);
+    visit(i);
+  }
+}
+// Calls visit(j) for each visible key, from last to first. Before, add(i) was called for each query
+// that attends to it, since the last clear().
+template <class Clear, class Add, class Visit>
+HOST_DEVICE void walk_keys(const int32_t* range, int64_t queries, const Clear& clear, const Add& add,
+                           const Visit& visit) {
+  int64_t first = 0, next = 0;  // keys at `next` and beyond are done
+  const auto visit_down_to = [&](int64_t end) {
+    while (next > end) visit(--next);
+  };
+  for (int64_t i = queries - 1; i >= 0; --i) {
+    if (i == queries - 1 || range[2 * i] != first) {
+      visit_down_to(first);
+      clear(), first = range[2 * i], next = range[2 * i + 1];
+    }
+    visit_down_to(range[2 * i + 1]);
+    add(i);
+  }
+  visit_down_to(first);
+}
+
 // ---- by columns
 
 // The state of a row: `n` sums of complete tiles, then `n` sums of the terms since.
@@ -83,17 +117,14 @@ struct ScanOfQueries {
     const int64_t kv_head = head / (c.heads / a.heads);
     const int32_t* const range = ranges + 2 * sequence * c.tokens;
     ColumnState<A, Row> s(row, states + 2 * r * row.n);
-    int64_t first = 0, next = 0;
-    for (int64_t i = 0; i < c.tokens; ++i) {
-      if (range[2 * i] != first) {
-        s.clear();
-        first = next = range[2 * i];
-      }
-      for (; next < range[2 * i + 1]; ++next) s.add(a.at(sequence, kv_head, next)[e], b.at(sequence, kv_head, next));
-      const A sum = s.times(c.at(sequence, head, i));
-      A* const to = out.at(sequence, head, i) + e;
-      row.once([=] { *to += sum; });
-    }
+    walk_queries(
+        range, c.tokens, [&] { s.clear(); },
+        [&](int64_t j) { s.add(a.at(sequence, kv_head, j)[e], b.at(sequence, kv_head, j)); },
+        [&](int64_t i) {
+          const A sum = s.times(c.at(sequence, head, i));
+          A* const to = out.at(sequence, head, i) + e;
+          row.once([=] { *to += sum; });
+        });
   }
 };
 
@@ -116,25 +147,14 @@ struct ScanOfKeys {
     const int64_t kv_head = head / (a.heads / c.heads);
     const int32_t* const range = ranges + 2 * sequence * a.tokens;
     ColumnState<A, Row> s(row, states + 2 * r * row.n);
-    const auto finish_keys_down_to = [&](int64_t end, int64_t& next) {  // keys at `next` and beyond are done
-      while (next > end) {
-        --next;
-        const A sum = s.times(c.at(sequence, kv_head, next));
-        A* const to = out.at(sequence, kv_head, next) + e;
-        row.once([=] { *to += sum; });
-      }
-    };
-    int64_t first = -1, next = 0;
-    for (int64_t i = a.tokens - 1; i >= 0; --i) {
-      if (range[2 * i] != first) {
-        if (first >= 0) finish_keys_down_to(first, next);
-        s.clear();
-        first = range[2 * i], next = range[2 * i + 1];
-      }
-      finish_keys_down_to(range[2 * i + 1], next);
-      s.add(a.at(sequence, head, i)[e], b.at(sequence, head, i));
-    }
-    if (first >= 0) finish_keys_down_to(first, next);
+    walk_keys(
+        range, a.tokens, [&] { s.clear(); },
+        [&](int64_t i) { s.add(a.at(sequence, head, i)[e], b.at(sequence, head, i)); },
+        [&](int64_t j) {
+          const A sum = s.times(c.at(sequence, kv_head, j));
+          A* const to = out.at(sequence, kv_head, j) + e;
+          row.once([=] { *to += sum; });
+        });
   }
 };
 
@@ -219,27 +239,17 @@ struct HeadScan {
   template <class Visit>
   void queries(const Visit& visit) const {
     WholeState<A> state(in.x.n, in.v.n);
-    int64_t first = 0, next = 0;
-    for (int64_t i = 0; i < in.x.tokens; ++i) {
-      if (range[2 * i] != first) state.clear(), first = next = range[2 * i];
-      for (; next < range[2 * i + 1]; ++next) state.add_outer(y(next), v(next));
-      visit(i, state);
-    }
+    walk_queries(
+        range, in.x.tokens, [&] { state.clear(); }, [&](int64_t j) { state.add_outer(y(j), v(j)); },
+        [&](int64_t i) { visit(i, state); });
   }
   // Calls visit(j, state) for every visible key, from the last to the first, with the state R_j.
   template <class Visit>
   void keys(const Heads<const A>& dy, const Visit& visit) const {
     WholeState<A> state(in.x.n, in.v.n);
-    int64_t first = -1, next = 0;  // keys at `next` and beyond are done
-    for (int64_t i = in.x.tokens - 1; i >= 0; --i) {
-      if (range[2 * i] != first) {
-        while (first >= 0 && next > first) visit(--next, state);
-        state.clear(), first = range[2 * i], next = range[2 * i + 1];
-      }
-      while (next > range[2 * i + 1]) visit(--next, state);
-      state.add_outer(x(i), dy.at(sequence, head, i));
-    }
-    while (first >= 0 && next > first) visit(--next, state);
+    walk_keys(
+        range, in.x.tokens, [&] { state.clear(); },
+        [&](int64_t i) { state.add_outer(x(i), dy.at(sequence, head, i)); }, [&](int64_t j) { visit(j, state); });
   }
 };
 

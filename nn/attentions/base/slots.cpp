@@ -74,25 +74,31 @@ void Slots::visit(Visitor& v) {
   v("value", value_);
 }
 
+AttentionInputs slot_inputs_of(const Tensor& query, const SlotKeysAndValues& slots) {
+  const int64_t batch = query.size(0);
+  return {.query = query,
+          .key = Tensor::empty_like(query, Shape{batch, 0, slots.key.size(1), slots.key.size(2)}),
+          .value = Tensor::empty_like(query, Shape{batch, 0, slots.value.size(1), slots.value.size(2)}),
+          .slot_key = slots.key,
+          .slot_value = slots.value};
+}
 AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots) {
   check_same_kind("attend_to_slots", x, slots.key);
-  const int64_t heads = slots.key.size(1), size = slots.key.size(2), value_size = slots.value.size(2);
+  const int64_t heads = slots.key.size(1), size = slots.key.size(2);
   check(x.shape().rank() >= 1 && x.size(-1) == heads * size, "attend_to_slots: x ", x.shape(), " does not fit keys ",
         slots.key.shape(), "; its last axis must be heads times size, ", heads * size);
   const int64_t tokens = x.shape().rank() > 1 ? x.size(-2) : 1;
   const int64_t batch = tokens > 0 ? x.shape().rows() / tokens : 0;
-  return {.query = x.reshape(Shape{batch, tokens, heads, size}),
-          .key = Tensor::empty_like(x, Shape{batch, 0, heads, size}),
-          .value = Tensor::empty_like(x, Shape{batch, 0, heads, value_size}),
-          .slot_key = slots.key,
-          .slot_value = slots.value};
+  return slot_inputs_of(x.reshape(Shape{batch, tokens, heads, size}), slots);
 }
 
 Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
-                       const std::optional<Activation>& function) {
+                       const std::optional<Activation>& function, const Tensor& parameters) {
   AttentionOptions full_options = options;
   full_options.mask.causal = false;
-  const Tensor o = attention(slot_inputs(x, slots), full_options, function).output;
+  AttentionInputs inputs = slot_inputs(x, slots);
+  inputs.parameters = parameters;
+  const Tensor o = attention(inputs, full_options, function).output;
   return o.reshape(x.shape().with(-1, o.size(2) * o.size(3)));
 }
 

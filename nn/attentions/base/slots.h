@@ -39,10 +39,12 @@ class Slots final : public Module {
 };
 
 // Attends from x (..., Hk D) to the slots as the only keys; returns (..., Hk Dv). Without a
-// function: softmax over the slots. Uses only scale, soft_cap and dropout of the options.
+// function: softmax over the slots. parameters: those of the function. Uses only scale, soft_cap
+// and dropout of the options.
 Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
-                       const std::optional<Activation>& function = {});
+                       const std::optional<Activation>& function = {}, const Tensor& parameters = {});
 // Returns the inputs of this attention: the tokens are the queries, and the context is empty.
 AttentionInputs slot_inputs(const Tensor& x, const SlotKeysAndValues& slots);
+AttentionInputs slot_inputs_of(const Tensor& query, const SlotKeysAndValues& slots);  // likewise; (B, Tq, H, D)
 
 }  // namespace orrery::nn

@@ -41,7 +41,8 @@ std::vector<Prediction> SlotFeedForward::predicted(const InputStats& stats) cons
   const double v = w.function ? stats.mean_square : stats.row_variance,
                denominator = mean(w.value * w.value).to(Dtype::f64).item();
   const auto slots = static_cast<double>(w.key.size(0));
-  const double square = w.function ? mean_square(v, [&](double p) { return w.function->value(p); })
+  const std::vector<double> own = w.parameters ? w.parameters.to_vector() : std::vector<double>();
+  const double square = w.function ? mean_square(v, [&](double p) { return w.function->value(p, own); })
                                    : softmax_sum_of_squares(v, slots) / slots;
   return {{ratio::hidden, square / stats.mean_square, w.function ? "E[F(p)^2] / v" : "exp(v) / (N^2 v)", v},
           {ratio::slots, slots * square, w.function ? "N E[F(p)^2]" : "exp(v) / N", v, denominator}};
@@ -61,9 +62,9 @@ Tensor attention_over_slots(const Tensor& x, const SlotWeights& w) {
   Tensor y;
   if (w.key_bias) {
     const Tensor bias = (w.key_bias / w.scale).reshape(Shape{w.key.size(0), 1, 1});
-    y = attend_to_slots(with_one(x), {concatenate({w.key, bias}, -1), w.value}, options, w.function);
+    y = attend_to_slots(with_one(x), {concatenate({w.key, bias}, -1), w.value}, options, w.function, w.parameters);
   } else {
-    y = attend_to_slots(x, {w.key, w.value}, options, w.function);
+    y = attend_to_slots(x, {w.key, w.value}, options, w.function, w.parameters);
   }
   return w.value_bias ? y + w.value_bias : y;
 }

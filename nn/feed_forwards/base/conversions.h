@@ -21,6 +21,7 @@ struct SlotWeights {
   Tensor key, value;                   // (N, H, D), as used; the layer may store other values
   Tensor key_bias, value_bias;         // (N) and (C); undefined if there are none, always with several heads
   std::optional<Activation> function;  // none: softmax over the slots
+  Tensor parameters = {};              // learned parameters of the function, (n), if it has any
   double scale = 1;                    // factor of <x, k>
 };
 

@@ -24,8 +24,10 @@ Registry<FeedForwardEntry>& feed_forwards();
 std::unique_ptr<Sublayer> make_feed_forward(const Spec& spec, const FeedForwardOptions& options);  // (..., C) -> same
 
 // F(x W_in^T + b_in) W_out^T + b_out + residual as one operation: x (..., C), input (S, C), output (C, S); S is d_ff.
+// p: the learned parameters of F (n), if it has any.
 Tensor dense_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,
-                          const Tensor& output, const Tensor& output_bias, const Tensor& residual = {});
+                          const Tensor& output, const Tensor& output_bias, const Tensor& residual = {},
+                          const Tensor& p = {});
 // (F(x W_gate^T + b_gate) (x W_up^T + b_up)) W_out^T + b_out + residual as one operation: x (..., C), input (2 S, C)
 // with W_gate above W_up, input_bias (2 S), output (C, S).
 Tensor gated_feed_forward(const Tensor& x, const Activation& activation, const Tensor& input, const Tensor& input_bias,

@@ -34,7 +34,8 @@ Tensor hooked_dense(const Module& layer, const Tensor& x, const PointwiseFunctio
   const Tensor hidden = hooked_hidden(
       layer.path(), [&] { return linear(x, w.input, w.input_bias); }, [&](const Tensor& z) { return function(z); });
   if (hidden) return linear(hidden, w.output, w.output_bias, residual);
-  return dense_feed_forward(x, function, w.input, w.input_bias, w.output, w.output_bias, residual);
+  return dense_feed_forward(x, function.activation(), w.input, w.input_bias, w.output, w.output_bias, residual,
+                            function.parameters());
 }
 
 Tensor attend_to_hooked_slots(std::string_view path, const Tensor& x, const SlotKeysAndValues& slots,

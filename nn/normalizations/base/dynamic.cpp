@@ -15,8 +15,10 @@ std::vector<Prediction> DynamicNormalization::predicted(const InputStats& stats)
                shift = shift_.value ? shift_.value.item() : 0, v = stats.mean_square,
                weight = weight_.value ? mean(weight_.value * weight_.value).to(Dtype::f64).item() : 1;
   const auto affine = [&](double x) { return alpha * x + shift; };
-  const double value = mean_square(v, [&](double x) { return activation_.value(affine(x)); }),
-               slope = mean_square(v, [&](double x) { return alpha * activation_.derivative(affine(x)); });
+  const Activation& f = activation_.activation();
+  const std::vector<double> p = activation_.parameters() ? activation_.parameters().to_vector() : std::vector<double>();
+  const double value = mean_square(v, [&](double x) { return f.value(affine(x), p); }),
+               slope = mean_square(v, [&](double x) { return alpha * f.derivative(affine(x), p); });
   return {{ratio::normalized, weight * value / v, "E[F(u)^2] / v", v},
           {ratio::gradient, weight * slope, "alpha^2 E[F'(u)^2]", v}};
 }

@@ -1,11 +1,12 @@
-// Layer shared by DyT, Derf and dynamic(F):  y = F(alpha x + shift) weight + bias, (..., width).
+// Layer shared by DyT, Derf and dynamic(F):  y = F(alpha x + shift) weight + bias, (..., width). The
+// learned parameters of F are one set for the layer.
 #pragma once
 
 #include <optional>
 
 #include "nn/diagnostics/predictions.h"
-#include "nn/formulas/activation.h"
 #include "nn/formulas/dynamic_role.h"
+#include "nn/formulas/pointwise_function.h"
 #include "nn/normalizations/base/normalization.h"
 
 namespace orrery::nn {
@@ -29,7 +30,7 @@ class DynamicNormalization : public Module {
   Tensor alpha(const Tensor& x) const {
     return alpha_.value ? alpha_.value : Tensor::full_like(x, Shape{1}, fixed_alpha_);
   }
-  Activation activation_;
+  PointwiseFunction activation_;
   double fixed_alpha_;
   Parameter alpha_, shift_, weight_, bias_;  // undefined if absent
 };

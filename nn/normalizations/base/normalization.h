@@ -21,14 +21,31 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
+// A normalization with a weight and, if the options have one, a bias per channel, initially 1 and 0.
+class AffineNormalization : public Module {
+ public:
+  explicit AffineNormalization(const NormalizationOptions& options) : weight_(Shape{options.width}, constant(1)) {
+    if (options.bias) bias_ = Parameter(Shape{options.width}, constant(0));
+  }
+  void visit(Visitor& v) override {
+    v("weight", weight_);
+    v("bias", bias_);
+  }
+
+ protected:
+  Parameter weight_, bias_;  // bias: undefined if there is none
+};
+// Throws unless weight and bias, which may be undefined, have the size of the last axis of x.
+void check_affine(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 // (..., C) -> (..., C): (x - mean) / sqrt(variance + epsilon) * weight + bias; weight (C), bias (C) or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 // (..., C) -> (..., C): x / sqrt(mean of x^2 + epsilon) * weight.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-// (..., C) -> (..., C): F(alpha x + shift) * weight + bias; alpha and shift (1), weight and bias (C).
-// All except alpha may be undefined.
+// (..., C) -> (..., C): F(alpha x + shift) * weight + bias; alpha and shift (1), weight and bias (C),
+// learned parameters p of F (n). All except alpha may be undefined.
 Tensor dynamic_norm(const Tensor& x, const Activation& activation, const Tensor& alpha, const Tensor& shift = {},
-                    const Tensor& weight = {}, const Tensor& bias = {});
+                    const Tensor& weight = {}, const Tensor& bias = {}, const Tensor& p = {});
 
 // x (B, ..., C) has one row per token. With lengths (B) i32, x is (B, T, C) and tokens from a
 // sequence's length on are padding. Statistics exclude padding, whose y and dx are 0.

@@ -115,11 +115,13 @@ Results attention_on_gpu(const Case& c, const Weights& weights) {
   const std::vector<A> rows(static_cast<size_t>(c.rows()));
   NumbersOnDevice<A> log_sum(rows), sum(rows), positive_sum(rows), entropy(rows), zero_fraction(rows), maximum(rows);
   NumbersOnDevice<A> sum_gradient(converted<A>(c.sum_gradient)), entropy_gradient(converted<A>(c.entropy_gradient));
-  NumbersOnDevice<int32_t> lengths(c.lengths), of_queries(c.query_document_ids), of_keys(c.key_document_ids);
+  NumbersOnDevice<int32_t> lengths(c.lengths), of_queries(c.query_document_ids), of_keys(c.key_document_ids),
+      bits(c.table.bits), coverage(c.table.coverage);
   AttentionProblem<A> p = c.problem<A>();
   operands.give_to(p);
   p.is_bf16 = std::is_same_v<T, bf16>, p.output = output.out(), p.log_sum = log_sum.data();
   p.key_lengths = lengths.data(), p.query_document_ids = of_queries.data(), p.key_document_ids = of_keys.data();
+  c.table.give_to(p, bits.data(), coverage.data());
 
   cuda::attention_forward(p, weights);
   p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_fraction.data(), maximum.data()};

@@ -41,7 +41,7 @@ Sizes sizes_of(int64_t queries, int64_t keys, int64_t head_size, int64_t value_s
           .value_size = value_size};
 }
 
-enum Choice { nothing, causal, offset, own, window, lengths, documents, cap, dropout, everything, choices };
+enum Choice { nothing, causal, offset, own, window, lengths, documents, table, cap, dropout, everything, choices };
 Case case_with(Sizes sizes, Kind kind, int choice) {
   Case c{.sizes = sizes, .options = {.scale = 0.9 / std::sqrt(static_cast<double>(sizes.head_size))}, .kind = kind};
   const auto is = [&](Choice one) { return choice == one || choice == everything; };
@@ -49,6 +49,7 @@ Case case_with(Sizes sizes, Kind kind, int choice) {
   if (is(offset)) c.options.query_offset = std::max<int64_t>(sizes.keys - sizes.queries, 0);
   c.options.attend_to_self = !is(own);
   if (is(window)) c.options.window = choice == window ? 20 : 50;
+  if (is(table)) c.table = mixed_table(sizes.queries, sizes.keys);
   if (is(cap)) c.options.soft_cap = 1.5;
   if (is(dropout)) c.options.dropout = 0.2, c.options.rng_key = RandomKey{5, 6};
   for (int64_t b = 0; b < sizes.batch; ++b) {
@@ -96,6 +97,19 @@ TEST_CASE("attention on tensor cores: tiles that are hidden, and window edges be
       c.options.window = width, c.options.query_offset = at, c.options.causal = (width + at) % 2 == 0;
       check_case(c);
     }
+}
+
+TEST_CASE("attention on tensor cores: a mask's table over many tiles, alone and with a band") {
+  if (no_gpu()) return;
+  for (const Kind kind : kinds)
+    for (const bool is_causal : {false, true})
+      for (const int64_t size : {64, 128}) {
+        Sizes sizes = sizes_of(300, 330, size, size);
+        sizes.batch = 1, sizes.query_heads = 2, sizes.kv_heads = 1;
+        Case c = case_with(sizes, kind, table);
+        c.options.causal = is_causal, c.options.query_offset = is_causal ? 30 : 0;
+        check_case(c);
+      }
 }
 
 // ---- exact cases

@@ -159,11 +159,25 @@ TEST_CASE("products with an activation: values and derivatives of every bf16 num
       return worst;
     };
     const auto& role = f.role<nn::EpilogueRole<bf16>>();
-    role.multiply(forward, 0, second.data());
+    role.multiply(forward, 0, nullptr, second.data());
     CHECK(worst_of(second.read(), c.read(), false) <= 0.51);
     role.multiply_backward(backward, 0, x.input(), second.data());
     CHECK(worst_of(second.read(), x.read(), false) <= 0.51);
     CHECK(worst_of(c.read(), x.read(), true) <= 0.51);
+  }
+  for (const std::string& name : nn::learned_activation_names()) {  // against the tiles of a CPU
+    INFO(name);
+    const nn::Activation f(name);
+    const std::vector<float> p(static_cast<size_t>(f.parameter_count()), 0.375f);  // exact in bf16
+    DeviceArray<bf16> parameters(Device::cuda, std::vector<bf16>(p.size(), bf16(0.375f)));
+    f.role<nn::EpilogueRole<bf16>>().multiply(forward, 0, parameters.input(), second.data());
+    const Numbers values = second.read(), z = c.read();
+    std::vector<float> exact(z.begin(), z.end());
+    f.role<nn::TileRole<float>>().values(exact.data(), exact.data(), rows * columns, p.data());
+    double worst = 0;
+    for (size_t i = 0; i < z.size(); ++i)
+      if (std::fabs(exact[i]) < 1e38f) worst = std::max(worst, error_in_ulps(values[i], exact[i], 0x1p-100));
+    CHECK(worst <= 0.51);
   }
 }
 
@@ -172,7 +186,8 @@ TEST_CASE("products with an activation: unsupported forms of products have an er
   DeviceArray<float> x(Device::cuda, 4);
   cuda::Matmul<float> p{2, 2, 1, 1, {x.input(), 1, 2, false}, {x.input(), 2, 2, false}, {}, false, nullptr, nullptr};
   p.c[0] = {x.data(), 2};
-  const auto other_form = [&] { nn::Activation("relu").role<nn::EpilogueRole<float>>().multiply(p, 0, x.data()); };
+  const nn::Activation relu("relu");
+  const auto other_form = [&] { relu.role<nn::EpilogueRole<float>>().multiply(p, 0, nullptr, x.data()); };
   expect_error(other_form).names("matmul").value("activation").offers("one output").offers("the result");
 
   struct OfHost final : EpilogueFunction<float> {  // must not be ignored silently

@@ -169,7 +169,7 @@ TEST_CASE("copies to shared memory that a GPU does not support are errors") {
   const std::string where = "emulation_test.cpp:";
   expect_fault([&] { copy(8, 0, 16); }).names("copy").value("address").offers("multiple of 16").names(where);
   expect_fault([&] { copy(0, 4, 16); }).names("copy").value("address").offers("multiple of 16").names(where);
-  expect_fault([&] { copy(0, 0, 17); }).names("copy").offers("16 bytes").names(where);
+  expect_fault([&] { copy(0, 0, 17); }).names("copy").value("17 bytes").offers(16).names(where);
   for (const int outside : {48, -16})
     expect_fault([&] { copy(outside, 0, 16); }).names("copy").value("destination").value("outside").names(where);
   cuda::free(in);

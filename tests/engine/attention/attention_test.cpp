@@ -37,7 +37,9 @@ std::vector<Case> masks(const Sizes& s) {
   }
   together.lengths = lengths.lengths, together.options.dropout = 0.2, together.options.rng_key = RandomKey{5, 6};
   together.query_document_ids = documents.query_document_ids, together.key_document_ids = documents.key_document_ids;
-  cases.insert(cases.end(), {lengths, documents, together});
+  Case table = with({.scale = 0.3}), in_table = together;
+  table.table = in_table.table = mixed_table(s.queries, s.keys);
+  cases.insert(cases.end(), {lengths, documents, together, table, in_table});
   return cases;
 }
 
@@ -236,6 +238,19 @@ TEST_CASE("attention: large scores, underflow and skipped tiles") {
   tiles_pulled_back = 0;
   check_equal(c, attention_of<double>(c), plain(c), 1e-12);
   CHECK(tiles_pulled_back == 1);
+}
+
+// Tiles of a CPU have 128 keys; a table also hides one half of such a tile.
+TEST_CASE("attention: forward and backward compute no tile that the mask's table hides") {
+  for (const Kind kind : {Kind::softmax, Kind::gelu_tanh})
+    for (const int64_t side : {64, 128, 256}) {
+      Case c{.sizes = {1, 512, 512, 1, 1, 16, 16}, .options = {.scale = 0.3}, .kind = kind};
+      c.fill();
+      const int64_t whole = attention_of<float>(c).work;
+      c.table = TestTable(512, 512, [=](int64_t i, int64_t j) { return (i / side + j / side) % 2 == 0; });
+      check_equal(c, attention_of<float>(c), plain(c), 6e-5);
+      CHECK(2 * attention_of<float>(c).work == whole);
+    }
 }
 
 TEST_CASE("attention: unrequested gradients, and empty sizes") {

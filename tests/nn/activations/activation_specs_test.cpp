@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/ops/ops.h"
-#include "nn/formulas/activation.h"
+#include "nn/formulas/pointwise_function.h"
 #include "tests/nn/activations/curves.h"
 #include "tests/support/message.h"
 #include "tests/support/random_tensors.h"
@@ -27,7 +27,7 @@ TEST_CASE("the catalogue contains every activation") {
     CHECK(!Activation(name).info().formula.empty());
     CHECK(!Activation(name).info().source.empty());
   }
-  for (const char* name : {"prelu", "xielu"}) CHECK(is_learned_activation(name));
+  for (const char* name : {"prelu", "xielu"}) CHECK(Activation(name).parameter_count() > 0);
   CHECK(Activation("relu").derivative(0) == 0);
   CHECK(Activation("gelu").value(1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
   CHECK(Activation("gelu").value(-5) == doctest::Approx(-1.4332578595e-6).epsilon(1e-10));  // 1 + erf would cancel
@@ -46,28 +46,26 @@ TEST_CASE("an activation's spec reads back as the same activation") {
   CHECK(Activation("elu(0.5)").spec() == "elu(alpha=0.5)");
   CHECK(Activation("elu(alpha=0.5)").value(-1e9) == -0.5);
   CHECK(Activation("elu(alpha=1)").spec() == "elu");
-  CHECK(Activation::any("prelu(0.1)").spec() == "prelu(initial=0.1)");
-  CHECK(Activation::any("leaky_relu_learned").spec() == "prelu(initial=0.01)");
-  CHECK(Activation::any("leaky_relu_learned(0.25)").spec() == "prelu");
-  CHECK(Activation::any("leaky_relu_learned(initial=0.2)").initial_parameters() == std::vector<double>{0.2});
+  CHECK(Activation("prelu(0.1)").spec() == "prelu(initial=0.1)");
+  CHECK(Activation("leaky_relu_learned").spec() == "prelu(initial=0.01)");
+  CHECK(Activation("leaky_relu_learned(0.25)").spec() == "prelu");
+  CHECK(Activation("leaky_relu_learned(initial=0.2)").initial_parameters() == std::vector<double>{0.2});
 }
 
 TEST_CASE("a mistake in an activation's spec has an error message") {
-  const std::string names = join(activation_names()), all = join(nn::detail::activations().names());
+  const std::string all = join(nn::detail::activations().names());
   expect_error([] { Activation("swosh"); }).names("activation").value("'swosh'").offers("'swish' (silu)").offers(all);
   expect_error([] { Activation("relu(2)"); }).names("relu").value("'2'");
   expect_error([] { Activation("elu(alpah=2)"); }).names("elu").value("'alpah'").offers("'alpha'");
   expect_error([] { Activation("swish(beta=big)"); }).names("silu").names("beta").value("'big'").offers("number");
   expect_error([] { Activation("celu(0)"); }).names("celu").names("alpha").value(0).offers(0);
   expect_error([] { Activation("elu(1, 2)"); }).names("elu").offers(1).value("'2'").offers("alpha");
-  expect_error([] { Activation("prelu"); }).names("activation").value("'prelu'").names("parameters").offers(names);
-  expect_error([] { Activation::any("prelo"); }).names("activation").value("'prelo'").offers("'prelu'");
-  const auto of_tile = [] { Activation::any("prelu").role<TileRole<float>>(); };
-  expect_error(of_tile).names("tile").value("'prelu'").names("parameters");
-  const auto negative = [] { Activation::any("xielu(negative=0.4)").initial_parameters(); };
+  expect_error([] { Activation("prelo"); }).names("activation").value("'prelo'").offers("'prelu'");
+  const auto gate = [](const Tensor& x) { Activation("prelu").role<ElementwiseRole>().gate(x, x, x); };
+  const auto of_two_numbers = [&] { gate(Tensor::zeros({2})); };
+  expect_error(of_two_numbers).names("activation").value("'prelu'").names("parameters").offers("another");
+  const auto negative = [] { Activation("xielu(negative=0.4)").initial_parameters(); };
   expect_error(negative).names("xielu").names("negative").value("0.4").names("beta").offers("0.5");
-  CHECK(is_learned_activation("prelu"));
-  CHECK(!is_learned_activation("relu"));
 }
 
 TEST_CASE("a mistake in an activation's operands has an error message") {
@@ -78,11 +76,16 @@ TEST_CASE("a mistake in an activation's operands has an error message") {
   const auto of_integers = [&] { silu(Tensor::zeros({2}, Dtype::i32)); };
   expect_error(of_integers).names("activation").offers("f32, f64 or bf16").value("i32").offers(".to(Dtype::f32)");
   expect_error([&] { silu.derivative_from_output(1); }).names("silu").value("output").offers("derivative(x)");
-  const Activation prelu = Activation::any("prelu");
+  const Activation prelu("prelu");
   const auto of_two = [&] { prelu(x, random_tensor({2})); };
   expect_error(of_two).names("prelu").value("(2)").names("x (2, 3)").offers("(1)").offers("(1, 3)");
   const std::vector<double> two = {1, 2};
   expect_error([&] { prelu.value(1, two); }).names("prelu").value(2).offers(1);
   expect_error([&] { prelu(x); }).names("prelu").offers(1).value("none");
   expect_error([&] { silu(x, random_tensor({1})); }).names("silu").offers(0).value("some");
+  Parameter shared;
+  const PointwiseFunction xielu(Activation("xielu"), &shared);
+  expect_error([&] { PointwiseFunction(prelu, &shared); }).names("prelu").value(1).value(2).offers("one activation");
+  const auto none = [&] { prelu.check_parameters("attention", {}, 4); };
+  expect_error(none).names("attention").names("prelu").offers(1).value("(0)");
 }

@@ -87,7 +87,7 @@ inline std::vector<Activation> every_activation() {
 inline std::vector<std::string> every_learned_activation() {
   std::vector<std::string> all = learned_activation_names();
   for (const std::string& name : learned_activation_names())
-    for (const ActivationPreset& preset : Activation::any(name).info().presets) all.emplace_back(preset.name);
+    for (const ActivationPreset& preset : Activation(name).info().presets) all.emplace_back(preset.name);
   return all;
 }
 

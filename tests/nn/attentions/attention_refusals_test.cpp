@@ -172,6 +172,11 @@ TEST_CASE("slots that cannot work name the spec, the value and the range") {
             true);
 }
 
+TEST_CASE("learned parameters per model need a model") {
+  check_all({{"pointwise(prelu, parameters_per=model)", {"pointwise", "parameters_per=model", "head or layer"}}});
+  CHECK_NOTHROW(make("pointwise(relu, parameters_per=model)", {}));
+}
+
 TEST_CASE("numbers that are invalid, not finite or out of range are rejected") {
   check_all({{"pointwise(relu, alpha=two)", {"pointwise", "alpha", "'two'", "number", "learned(NUMBER)"}},
              {"pointwise(relu, alpha=nan)", {"pointwise", "alpha", "'nan'", "number", "learned(NUMBER)"}},

@@ -136,22 +136,23 @@ TEST_CASE("bf16 attentions whose length is a factor agree with f32 over 1,000 to
 }
 
 TEST_CASE(
-    "decay skips spans, gammas, temperatures, thresholds, alphas, gains, ALiBi's factors and a dynamic span's weight") {
+    "decay skips spans, gammas, temperatures, thresholds, alphas, gains, ALiBi's factors, a dynamic span's weight and "
+    "parameters of activations") {
   const auto position = make_position(parse_spec("alibi(learned=yes)"), {.context = 64, .width = 8, .heads = 2});
   std::set<std::string> decaying, still;
   for (const char* spec :
        {"softmax(temperature=learned(1), entropy_threshold=learned(0.5), span=adaptive_span(8), qk_norm=rms)",
         "softmax(span=dynamic_span(8))", "pointwise(relu, alpha=learned(1))", "relu_former", "rela(gated=yes)", "gau",
-        "softmax(persistent=3)"}) {
+        "softmax(persistent=3)", "pointwise(xielu, gate=prelu)"}) {
     const auto layer = layer_of(spec, {.width = 8, .heads = 2});
     for (const NamedParameter& p : parameters_of(*layer)) (p.parameter->decay ? decaying : still).insert(p.path);
   }
   for (const NamedParameter& p : parameters_of(*position)) (p.parameter->decay ? decaying : still).insert(p.path);
-  CHECK(decaying ==
-        std::set<std::string>{"input.weight", "output.weight", "query_key_value.weight", "slots.key", "slots.value"});
+  CHECK(decaying == std::set<std::string>{"gate.weight", "input.weight", "output.weight", "query_key_value.weight",
+                                          "slots.key", "slots.value"});
   for (const char* path :
        {"temperature", "entropy_threshold", "span.share", "span.share_of_token.weight", "span.share_of_token.bias",
-        "alpha", "log_gamma", "gain", "opening", "query_gain", "factor"}) {
+        "alpha", "log_gamma", "gain", "opening", "query_gain", "factor", "activation", "gate_activation"}) {
     const std::string name = path;
     CAPTURE(name);
     CHECK(still.contains(name));
@@ -174,4 +175,22 @@ TEST_CASE("linear: forward and backward are bit-identical for 1, 2 and 3 threads
     }
   }
   set_thread_count(before);
+}
+
+TEST_CASE("learned parameters of heads have bit-identical gradients for 1, 2 and 3 threads") {
+  const Tensor x = random_tensor({2, 300, 24}, 1), dy = random_tensor({2, 300, 24}, 2);
+  const int before = thread_count();
+  std::vector<Tensor> gradients;
+  for (const int threads : {1, 2, 3}) {
+    set_thread_count(threads);
+    const auto layer = layer_of("pointwise(xielu, persistent=3)", {.width = 24, .heads = 3});
+    run(*layer, x, dy, {});
+    for (const NamedParameter& p : parameters_of(*layer))
+      if (p.path == "activation") gradients.push_back(p.parameter->value.grad());
+  }
+  set_thread_count(before);
+  REQUIRE(gradients.size() == 3);
+  CHECK(gradients[0].shape() == Shape{3, 2});
+  CHECK(max(abs(gradients[0].reshape(Shape{6})), 0).item() > 0);
+  for (const Tensor& each : gradients) CHECK(largest_difference(each, gradients[0]) == 0);
 }

@@ -45,7 +45,7 @@ struct Mask {
     return false;
   }
 };
-std::vector<Mask> masks() {
+std::vector<Mask> mask_cases() {
   const std::vector<int32_t> two = {4, 4, 4, 7, 7, 7, 7};
   return {{"lengths, causal", true, true, {4}, {}, {4, 5, 6}},
           {"lengths, full", false, true, {4}, {}, {4, 6}},
@@ -145,7 +145,7 @@ void check_hidden(const Mask& mask, bool slots, int64_t kv_heads, const F& f, bo
 }
 
 void check_layers(bool simple) {
-  for (const Mask& mask : masks())
+  for (const Mask& mask : mask_cases())
     for (const std::string& plain : attention_specs())
       for (const int64_t kv_heads : {1, 2}) {
         const std::string spec = with_settings(plain, mask);
@@ -192,7 +192,7 @@ TEST_CASE("visible keys do have an influence: a NaN among the values makes the o
 }
 
 TEST_CASE("gau: masked tokens have no influence on a query's output, NaN or not") {
-  for (const Mask& mask : masks()) {
+  for (const Mask& mask : mask_cases()) {
     const std::string spec = with_settings("gau", mask);
     if (spec.empty()) continue;
     INFO(std::string(mask.name));

@@ -16,32 +16,37 @@ using namespace orrery::testing;
 TEST_CASE("a dense feed-forward is attention over its own weights") {
   const int64_t rows = 6, width = 5, slots = 7;
   const Tensor x = random_tensor({1, rows, 1, width}, 1), dy = random_tensor({1, rows, 1, width}, 2);
-  for (const std::string& name : activation_names()) {
+  for (const std::string& name : nn::detail::activations().names()) {
     INFO(name);
     const Activation f(name);
     const Tensor dense_in = random_tensor({slots, width}, 3).set_requires_grad(),
                  dense_out = random_tensor({width, slots}, 4).set_requires_grad();
     const Tensor in = dense_in.clone().set_requires_grad(), out = dense_out.clone().set_requires_grad();
-    const Result dense =
-        differentiate([&](const Tensor& q) { return dense_feed_forward(q, f, dense_in, {}, dense_out, {}); }, x, dy);
+    Tensor dense_p, p;
+    if (const int64_t n = f.parameter_count())
+      dense_p = random_tensor({n}, 5).set_requires_grad(), p = dense_p.clone().set_requires_grad();
+    const Result dense = differentiate(
+        [&](const Tensor& q) { return dense_feed_forward(q, f, dense_in, {}, dense_out, {}, {}, dense_p); }, x, dy);
     const Result attended = differentiate(
         [&](const Tensor& q) {
           const AttentionInputs reading{.query = q,
                                         .key = in.reshape(Shape{1, slots, 1, width}),
-                                        .value = transpose(out).reshape(Shape{1, slots, 1, width})};
+                                        .value = transpose(out).reshape(Shape{1, slots, 1, width}),
+                                        .parameters = p};
           return attention(reading, {.mask = {.causal = false}}, f).output;
         },
         x, dy);
     CHECK(difference(dense, attended) <= exact);
     CHECK(difference(dense_in.grad(), in.grad()) <= exact);
     CHECK(difference(dense_out.grad(), out.grad()) <= exact);
+    if (p) CHECK(difference(dense_p.grad(), p.grad()) <= exact);
   }
 }
 
 TEST_CASE("the slots of a layer, attended over, give its output and every gradient, biases too") {
   const Tensor x = random_tensor({2, 3, 6}, 1), dy = random_tensor({2, 3, 6}, 2);
-  for (const char* spec : {"dense(gelu)", "memory(relu)", "memory(silu, slots=4)", "memory(softmax, scale=0.3)",
-                           "persistent", "persistent(heads=3, slots=4)"}) {
+  for (const char* spec : {"dense(gelu)", "dense(prelu)", "memory(relu)", "memory(silu, slots=4)", "memory(xielu)",
+                           "memory(softmax, scale=0.3)", "persistent", "persistent(heads=3, slots=4)"}) {
     INFO(spec);
     const FeedForwardOptions options{.width = 6, .d_ff = 7};
     const Layer layer = layer_of(spec, options), same = layer_of(spec, options);
@@ -61,7 +66,7 @@ TEST_CASE("the slots of a layer, attended over, give its output and every gradie
 TEST_CASE("dense(F) and memory(F) convert into each other exactly, for every activation") {
   const Tensor x = random_tensor({2, 3, 5}, 1), dy = random_tensor({2, 3, 5}, 2);
   for (const FeedForwardOptions& options : {sizes, without_bias})
-    for (const std::string& name : activation_names()) {
+    for (const std::string& name : nn::detail::activations().names()) {
       INFO(name);
       const Layer dense = layer_of("dense(" + name + ")", options, 100),
                   memory = layer_of("memory(" + name + ")", options, 200),
@@ -127,7 +132,7 @@ TEST_CASE("conversions that cannot be exact are rejected") {
       {"gated", "dense(relu)", {"slot_weights", "slots", "dense, memory or persistent"}},
       {"memory(softmax, norm=layer)", "persistent", {"memory", "norm=layer", "norm=none"}},
       {"memory(softmax)", "persistent(projections=yes)", {"persistent", "projections=yes", "projections=no"}},
-      {"dense(prelu)", "memory(relu)", {"dense", "'prelu'", "parameters", "relu"}}};
+      {"dense(prelu)", "memory(relu)", {"copy_slots", "prelu", "relu", "same function"}}};
   for (const auto& [from, to, terms] : refused) {
     Message message = expect_error(copier(from, to));
     for (const std::string& term : terms) message.names(term);

@@ -138,7 +138,7 @@ TEST_CASE("gated and memory accept learned activations and train them") {
       ForwardPass pass;
       const Tensor y = (*layer)(random_tensor({5, 4}, 3, Dtype::f32) * 50.0, pass);
       sum(y * y).backward();
-      CHECK(parameter(*layer, "activation").numel() == Activation::any(name).parameter_count());
+      CHECK(parameter(*layer, "activation").numel() == Activation(name).parameter_count());
       for (const NamedParameter& p : parameters_of(*layer)) {
         INFO(p.path);
         CHECK(sum(abs(p.parameter->value.grad())).item() > 0);

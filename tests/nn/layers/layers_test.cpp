@@ -240,7 +240,7 @@ TEST_CASE("a feed-forward accepts learned activations and trains them") {
     const auto layer = make_feed_forward(parse_spec("dense(" + name + ")"), {.width = 4, .d_ff = 8});
     name_paths(*layer);
     initialize(*layer, 1);
-    const Activation f = Activation::any(name);
+    const Activation f(name);
     const auto all = parameters_of(*layer);
     const auto slopes = std::find_if(all.begin(), all.end(), [](const auto& p) { return p.path == "activation"; });
     REQUIRE(slopes != all.end());

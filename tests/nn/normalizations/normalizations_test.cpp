@@ -350,7 +350,6 @@ TEST_CASE("invalid settings of normalizations have error messages") {
   error("group(4, over=batch)").names("over").value("'batch'").offers("token");
   error("batch(momentum=2)").names("batch").names("momentum").value(2).offers(1);
   error("dynamic(swosh)").names("activation").value("'swosh'").offers("'swish' (silu)");
-  error("dynamic(prelu)").names("dynamic").value("dynamic(prelu)").names("parameters").offers("relu");
   const auto scalar = [] { rms_norm(Tensor::zeros(Shape{}), Tensor::zeros({3})); };
   expect_error(scalar).names("rms_norm").value("x ()").names("weight (3)").offers("last axis");
   ForwardPass pass = training(lengths_of({1, 2}));

@@ -1,16 +1,16 @@
-#include "nn/formulas/property_check.h"
+#include "models/checks/property_check.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "engine/types/check.h"
 
-namespace orrery::nn {
+namespace orrery::models {
 namespace {
 
 class PropertyCheck {
  public:
-  explicit PropertyCheck(const Activation& f) : f_(f), info_(f.info()), p_(f.initial_parameters()) {
+  explicit PropertyCheck(const nn::Activation& f) : f_(f), info_(f.info()), p_(f.initial_parameters()) {
     for (int i = 0; i <= 384; ++i) grid_.push_back(-12 + i / 16.0);
   }
   std::vector<std::string> errors() {
@@ -77,10 +77,10 @@ class PropertyCheck {
     }
   }
   void constants() {
-    for (const ActivationConstant& constant : info_.constants) {
+    for (const nn::ActivationConstant& constant : info_.constants) {
       Spec spec{std::string(info_.name), {{std::string(constant.name), {print_number(constant.value), {}}}}};
       try {
-        Activation::any(spec);
+        static_cast<void>(nn::Activation(spec));
       } catch (const Error& error) {
         errors_.push_back(text("constants: the default is out of range: ", error.what()));
       }
@@ -146,14 +146,14 @@ class PropertyCheck {
     }
   }
 
-  const Activation& f_;
-  const ActivationInfo& info_;
+  const nn::Activation& f_;
+  const nn::ActivationInfo& info_;
   std::vector<double> p_, grid_;
   std::vector<std::string> errors_;
 };
 
 }  // namespace
 
-std::vector<std::string> property_errors(const Activation& f) { return PropertyCheck(f).errors(); }
+std::vector<std::string> property_errors(const nn::Activation& f) { return PropertyCheck(f).errors(); }
 
-}  // namespace orrery::nn
+}  // namespace orrery::models

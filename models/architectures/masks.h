@@ -1,0 +1,34 @@
+// The masks of models: settings with an expression of nn/masks/base/mask.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/settings/any_settings.h"
+#include "nn/masks/base/mask.h"
+
+namespace orrery::models {
+
+constexpr const char* mask_help =
+    "keys that a token attends to: names from `orrery list mask`, joined by `and`, `or` and parentheses";
+
+std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer = 0);
+// Returns the mask of a layer, given that of the first: the same, unless masks differ by layer.
+std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const nn::NamedMask>& first,
+                                                   const std::string& expression, int64_t tokens, int64_t layer);
+// Returns the mask of a model that predicts the next token. Throws if one of `tokens` tokens sees a later one, except
+// among the first P, by prefix(P), if `allows_prefix`. Errors begin with `setting`: "gpt: mask".
+std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,
+                                                 int64_t tokens, bool allows_prefix = false);
+
+// Returns the number of first tokens that see later ones, which therefore bear no loss.
+int64_t positions_without_loss(const AnySettings& model);
+// Returns the bytes of all tables of a model with these layers.
+int64_t bytes_of_masks(const AnySettings& model, int64_t layers);
+// Returns the first pair for which a registered mask's coverage or later() contradicts visible(); empty: none.
+std::string mask_contradiction(const std::string& name);
+// Returns a message for each mask under which some queries see no key.
+std::vector<std::string> mask_notes(const AnySettings& model);
+
+}  // namespace orrery::models

@@ -1,0 +1,53 @@
+#include "models/data/pair_format.h"
+
+#include "engine/types/check.h"
+#include "models/data/data_format.h"
+
+namespace orrery::models {
+
+Registry<PairFormat>& pair_formats() {
+  static Registry<PairFormat> all("data");
+  return all;
+}
+bool add_pair_format(const PairFormat& format) {
+  pair_formats().add(format);
+  data_formats().add({format.name, format.description, "pairs"});
+  return true;
+}
+
+const PairFormat& pair_format_of(const PairFiles& files) {
+  std::vector<std::string> known;
+  for (const bool of_any : {false, true})
+    for (const auto& [name, format] : pair_formats()) {
+      if (format.of_any_file != of_any) continue;
+      if (format.reads(files)) return format;
+      known.push_back(name + ": " + format.description);
+    }
+  fail("pairs: ", files.source, " has no known format; known formats: ", join(known, "; "));
+}
+
+std::vector<TextPair> read_pairs(const PairFiles& files) {
+  check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines=", files.document_lines,
+        " requires documents; give their column with --document_column");
+  return pair_format_of(files).read(files);
+}
+
+void check_no_columns(const PairFiles& files, const std::string& what) {
+  check(files.document_column == 0, "pairs: documents require a file of columns, but ", what,
+        "; leave out --document_column");
+  const PairFiles defaults;
+  check(files.source_column == defaults.source_column && files.target_column == defaults.target_column,
+        "pairs: source_column=", files.source_column, " and target_column=", files.target_column,
+        " require a file of columns, but ", what, "; leave them out");
+}
+
+void each_line_of_pairs(const std::string& path, const TakeLine& take) {
+  bool any = false;
+  each_kept_line(path, "pairs: " + path, fewer_pairs, [&](std::string_view line) {
+    any = true;
+    take(line);
+  });
+  check(any, "pairs: ", path, " is empty; give a file with sentences");
+}
+
+}  // namespace orrery::models
