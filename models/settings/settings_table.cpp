@@ -82,10 +82,11 @@ class TableReader {
         members(*inner, prefix + key + ".");
         continue;
       }
-      const std::string value = node->is_string() ? node->as_string()->get() : plain(*node);
-      check_once(prefix + key, *node);
-      as_content([&] { set_setting(scratch_, location(*node), prefix + key, value, foreign_); });
-      pairs_.emplace_back(prefix + key, value);
+      const std::string name = prefix + key, value = node->is_string() ? node->as_string()->get() : plain(*node),
+                        position = location(*node);
+      check_once(name, *node);
+      as_content([&] { set_setting(scratch_, position, name, value, foreign_); });
+      pairs_.emplace_back(name, value);
     }
   }
 

@@ -87,7 +87,7 @@ TrainSettings make_settings(const Assignments& assignments) {
   };
   for (const auto& [key, value] : assignments) {
     if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
-    as_content([&] {
+    as_content([&, &key = key, &value = value] {  // clang 15 captures no structured bindings
       check_belongs(settings.task, model, members, key);
       set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
     });
