@@ -46,9 +46,9 @@ TEST_CASE("every name of a differentiable family has a case, and every case a na
   for (const Family& family : families())
     for (const std::string& name : family.members) {
       known.emplace(family.name, name);
-      // activation_test.cpp checks activations. Optimizers, schedules and the problems of models
+      // activation_test.cpp checks activations. Masks, optimizers, schedules and the problems of models
       // (present if linked with the tests) have no gradient.
-      const std::set<std::string> without = {"activation", "optimizer", "schedule", "problem"};
+      const std::set<std::string> without = {"activation", "mask", "optimizer", "schedule", "problem"};
       if (without.contains(family.name)) continue;
       INFO(family.name, " ", name);
       CHECK(with_case.contains({family.name, name}));
