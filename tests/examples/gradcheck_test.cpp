@@ -57,7 +57,7 @@ TEST_CASE("gradcheck: every registered formula passes") {
   size_t names = 0;
   for (const models::CatalogueFamily& family : models::catalogue())
     if (family.formulas &&
-        !std::set<std::string>{"optimizer", "schedule", "attention_setting", "problem"}.contains(family.name))
+        !std::set<std::string>{"optimizer", "schedule", "attention_setting", "mask", "problem"}.contains(family.name))
       names += family.entries.size();
   CHECK(numbers[0] == names);
   CHECK(numbers[1] >= names);
@@ -158,7 +158,8 @@ TEST_CASE("list: every registered name has a formula and a source") {
         const std::string &property = one.first, &value = one.second;
         INFO(property);
         const std::set<std::string> of_some = {"schedule saved for backward", "problem parameters",
-                                               "problem saved for backward", "model_preset counted for"};
+                                               "problem saved for backward", "mask parameters",
+                                               "mask saved for backward",     "model_preset counted for"};
         CHECK((!value.empty() || of_some.contains(family.name + " " + property)));
         if (!value.empty()) CHECK(contains(all.out, property + ": " + value));
       }
