@@ -218,8 +218,9 @@ void Activation::check_count(std::span<const double> p) const {
 }
 void Activation::check_parameters(const char* owner, const Tensor& p, int64_t heads) const {
   const int64_t n = parameter_count();
-  check(n > 0 ? p && (p.shape() == Shape{n} || p.shape() == Shape{heads, n}) : !p, owner, ": ", info().name, " has ", n,
-        " learned parameters, but a tensor of shape ", p ? p.shape() : Shape{0}, " was given");
+  check(n > 0 ? p && (p.shape() == Shape{n} || p.shape() == Shape{heads, n}) : !p, owner,
+        ": the number of learned parameters of ", info().name, " is ", n, ", but a tensor of shape ",
+        p ? p.shape() : Shape{0}, " was given");
 }
 std::vector<double> Activation::formula_parameters(std::span<const double> p) const {
   check_count(p);

@@ -18,8 +18,8 @@ class PointwiseFunction {
       made = Parameter(heads > 0 ? Shape{heads, n} : Shape{n}, listed(function_.initial_parameters()));
       made.decay = false, made.is_lookup_table = true;  // a row per head, not a matrix
     }
-    check(parameters().size(-1) == n, "activation: ", function_.spec(), " has ", n,
-          " learned parameters, but the model shares ", parameters().size(-1), "; use one activation in all layers");
+    check(parameters().size(-1) == n, "activation: the number of learned parameters of ", function_.spec(), " is ", n,
+          ", but the model shares ", parameters().size(-1), "; use one activation in all layers");
   }
   bool has_parameters() const { return function_.parameter_count() > 0; }
   const Activation& activation() const { return function_; }

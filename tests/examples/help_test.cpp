@@ -149,7 +149,7 @@ TEST_CASE("help: a setting is printed with its default, range, former names and 
   Message(run_orrery({"help", "train", "data"}).out).names("--data=...").names("default:").value("not given");
   Message(run_orrery({"help", "train", "n_layer"}).out).names("--layers").names("n_layer");
   Message(run_orrery({"help", "layers", "--model=vit-fashion"}).out).names("--layers");
-  Message(run_orrery({"help", "train", "resume"}).out).offers("(yes)").offers("folder RUN");
+  Message(run_orrery({"help", "train", "resume"}).out).offers("yes (that in `out`)").offers("its folder");
   CHECK(!contains(run_orrery({"help", "train", "resume"}).out, "values:"));
   Message(run_orrery({"help", "train", "dtype"}).out).names("values:").offers("f32, f64, bf16");
   Message(run_orrery({"help", "initialization"}).out).offers("normal(STD)").offers("relu_former").names("0.02");
