@@ -14,6 +14,7 @@ class LanguageModel : public nn::Module {
   virtual Tensor next(const Tensor& tokens, nn::ForwardPass& pass);
   virtual int64_t context() const = 0;         // maximum number of tokens
   virtual int64_t vocabulary() const = 0;      // number of tokens
+  virtual int64_t prefix() const { return 0; }  // first tokens that attend to each other, which a cache takes at once
   nn::Cache make_cache() const { return {}; }  // for one batch of texts, under NoGrad
 };
 

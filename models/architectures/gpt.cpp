@@ -50,6 +50,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .table_std = weights.table_std});
   BlockOptions options = options_of_blocks(s, *position_, activation_, attention_activation_);
   const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
+  prefix_ = mask->facts().later.value_or(0);
   for (int64_t i = 0; i < s.layers; ++i) {
     options.mask = mask_of_layer(mask, s.mask, s.context, i);
     blocks_.push_back(std::make_unique<Block>(options));

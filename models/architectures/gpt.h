@@ -92,6 +92,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   }
   int64_t context() const override { return settings_.context; }
   int64_t vocabulary() const override { return settings_.vocabulary; }
+  int64_t prefix() const override { return prefix_; }
   void visit(nn::Visitor& v) override;
   const GptSettings& settings() const { return settings_; }
 
@@ -102,6 +103,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   }
 
   GptSettings settings_;
+  int64_t prefix_ = 0;
   nn::Embedding embedding_;
   LearnableScale embedding_scale_;  // scales the sum of token embeddings and positions
   nn::Parameter activation_, attention_activation_;  // shared by the layers; undefined: each has its own, or none

@@ -76,7 +76,7 @@ int64_t bytes_of_masks(const AnySettings& model, int64_t layers) {
 }
 
 std::string mask_contradiction(const std::string& name) {
-  constexpr int64_t tokens = 512;
+  constexpr int64_t tokens = 2048;
   const auto formula = make_from(nn::masks(), parse_spec(name));
   const auto sees = [&](int64_t i, int64_t j) {
     return text("query ", i, formula->visible(i, j) ? " attends to key " : " does not attend to key ", j);
@@ -123,7 +123,7 @@ std::vector<std::string> mask_notes(const AnySettings& model) {
     if (hidden > 0)
       notes.push_back(text(key, "=", expression, " hides every key from ", hidden, " of the ",
                            tokens == enough ? "first " : "", with_commas(tokens),
-                           " positions, so attention adds nothing there"));
+                           " positions, where attention sees no token"));
   }
   return notes;
 }

@@ -222,6 +222,11 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options) {
   fail("images: ", folder, ": unknown layout; known layouts: ", join(known, "; "));
 }
 
+std::optional<std::string> class_number(std::string_view name) {
+  const std::optional<Number> number = number_in(name);
+  return number ? std::optional(number->second) : std::nullopt;
+}
+
 bool are_numbers(const std::vector<std::string>& classes) {
   std::set<Number> seen;
   return std::all_of(classes.begin(), classes.end(), [&](const std::string& name) {

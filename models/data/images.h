@@ -85,6 +85,7 @@ void check_sizes(const ImageSet& set, const std::string& folder);
 ImageSet read_images(const std::string& folder, const ImageOptions& options);
 
 // Names that are numbers, of any length: 7, 007 and LABEL_7 are all 7.
+std::optional<std::string> class_number(std::string_view name);  // its digits, without leading zeros
 bool are_numbers(const std::vector<std::string>& classes);  // all are, and all differ
 // Sorts classes into the order of labels: by number if all are numbers, else by name.
 void sort_classes(std::vector<std::string>& classes);

@@ -38,46 +38,27 @@ class Rows {
  public:
   Rows(const std::string& path, const Columns& columns, const Take& take)
       : path_(path), columns_(columns), take_(take) {}
-  void add(CsvRow row) {
+  void add(const CsvRow& row) {
     ++number_;
     if (number_ == 1) {
       text_ = column_of(row, columns_.text, "text_column", path_);
       label_ = column_of(row, columns_.label, "label_column", path_);
-      width_ = row.size();
       return;
     }
     const std::string where = text(path_, ": row ", number_);
-    check(row.size() == width_, "evaluate: ", where, " has ", row.size(), " fields; it must have ", width_,
-          ", as in row 1");
-    take_(std::move(row[text_]), std::move(row[label_]), where);
+    take_(row[text_], row[label_], where);
   }
 
  private:
   const std::string& path_;
   Columns columns_;
   const Take& take_;
-  size_t number_ = 0, text_ = 0, label_ = 0, width_ = 0;
+  size_t number_ = 0, text_ = 0, label_ = 0;
 };
 
-void read_csv(const std::string& path, const Columns& columns, const Take& take) {
-  const std::string all = read_data_file(path), what = "evaluate: " + path;
-  check_utf8(all, what);
+void read_table(const std::string& path, const Columns& columns, const Take& take) {
   Rows rows(path, columns, take);
-  for (CsvRow& row : parse_csv(all, what)) rows.add(std::move(row));
-}
-
-void read_tsv(const std::string& path, const Columns& columns, const Take& take) {
-  Rows rows(path, columns, take);
-  each_line(path, "evaluate: " + path, [&](std::string_view line) {
-    CsvRow row;
-    for (size_t begin = 0;;) {
-      const size_t end = std::min(line.find('\t', begin), line.size());
-      row.emplace_back(line.substr(begin, end - begin));
-      if (end == line.size()) break;
-      begin = end + 1;
-    }
-    rows.add(std::move(row));
-  });
+  each_row(path, "evaluate: " + path, [&](const CsvRow& row) { rows.add(row); });
 }
 
 void read_json_lines(const std::string& path, const Columns& columns, const Take& take) {
@@ -98,7 +79,8 @@ struct Format {
   const char* ending;
   void (*read)(const std::string& path, const Columns& columns, const Take& take);
 };
-constexpr Format formats[] = {{".csv", read_csv}, {".tsv", read_tsv}, {".jsonl", read_json_lines}};
+constexpr Format formats[] = {
+    {".csv", read_table}, {".tsv", read_table}, {".jsonl", read_json_lines}, {".ndjson", read_json_lines}};
 
 // Returns the label of each name among sorted classes.
 std::map<std::string, int32_t> numbers_of(const std::vector<std::string>& classes) {
@@ -137,6 +119,8 @@ LabelledTexts read_labelled_texts(const std::string& path, const std::string& te
     names.push_back(std::move(label));
   });
   check(!all.texts.empty(), "evaluate: ", path, " has no texts; give a text and a label per row");
+  if (std::all_of(names.begin(), names.end(), [](const std::string& name) { return class_number(name).has_value(); }))
+    for (std::string& name : names) name = *class_number(name);
   const std::set<std::string> distinct(names.begin(), names.end());
   all.classes.assign(distinct.begin(), distinct.end());
   sort_classes(all.classes);

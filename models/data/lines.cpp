@@ -5,6 +5,7 @@
 #include "engine/system/files.h"
 #include "engine/types/check.h"
 #include "models/data/text_files.h"
+#include "models/formats/gzip.h"
 #include "models/formats/unicode.h"
 
 namespace orrery::models {
@@ -65,6 +66,19 @@ void each_line(std::istream& input, const std::string& what, const TakeLine& tak
   TextFiles::each_chunk(what, read, TextFiles::chunk_size,
                         [&](std::string_view chunk, uint64_t) { splitter.add(chunk); });
   splitter.finish();
+}
+
+void each_row(const std::string& path, const std::string& what, const CsvParser::Take& take,
+              const std::function<void(uint64_t)>& read) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  CsvParser parser(what, take, ends_with_or_packed(path, ".tsv") ? '\t' : ',');
+  TextFiles::each_chunk(path, [&](std::string_view chunk, uint64_t before) {
+    check_utf8(chunk, what, "convert it to UTF-8", before);
+    read(chunk.size());
+    if (before == 0 && chunk.starts_with(byte_order_mark)) chunk.remove_prefix(byte_order_mark.size());
+    parser.add(chunk);
+  });
+  parser.finish();
 }
 
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <istream>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/system/machine_memory.h"
+#include "models/formats/csv.h"
 
 namespace orrery::models {
 
@@ -21,6 +23,12 @@ void each_line(std::istream& input, const std::string& what, const TakeLine& tak
 // Like each_line, for lines that all stay in memory; first throws Error if the file does not fit.
 // `way_out`: the end of this Error, what the user can do.
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take);
+
+// Calls `take` for each row of a table, .csv, or .tsv with quotes as in csv, which may begin with a
+// byte order mark; `read` for the number of bytes of each chunk. Unpacks gzip. Errors are those of
+// CsvParser, and invalid UTF-8.
+void each_row(const std::string& path, const std::string& what, const CsvParser::Take& take,
+              const std::function<void(uint64_t)>& read = [](uint64_t) {});
 
 // Adds an element; checks memory if the vector must grow (engine/system/machine_memory.h).
 template <class T>

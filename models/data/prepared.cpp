@@ -94,7 +94,7 @@ TokenFileFingerprints hash_files(std::span<const std::string> files, std::span<c
     check(holds, "tokens: ", path, names[i], " does not match ", path, description_name, "; prepare the text again");
   };
   for (size_t i = 0; described && i < files.size(); ++i)
-    if (!files[i].ends_with(".gz"))
+    if (!is_named_packed(files[i]))
       check_described(i, describes(description, names[i], "bytes", FileReader(files[i]).size()));
   TokenFileFingerprints found = fingerprints_of_token_files(files, [&](size_t i, uint64_t bytes) {
     const std::optional<uint64_t> max_bytes = described_number(description, names[i], "bytes");

@@ -28,7 +28,7 @@ void check_is_text(const std::string& file) {
   check(tokens.empty(), "text: ", tokens, " is named like a file of tokens, not of text; give a file of text");
 }
 
-TextFiles::TextFiles(const TextSource& source) : source_(source), format_(&document_format_of(source_)) {
+TextFiles::TextFiles(const TextSource& source) : source_(source) {
   const std::string& path = source_.path();
   const bool folder = source_.is_folder();
   check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
@@ -41,6 +41,8 @@ TextFiles::TextFiles(const TextSource& source) : source_(source), format_(&docum
   }
   for (const std::string& file : files()) bytes_ += FileReader(file).size();
   check(bytes_ > 0, "text: ", path, folder ? " has only empty files" : " is empty");
+  check(source.field.empty() || source.field == TextSource("").field || has_many_documents(), "text: --text_field=",
+        source.field, " has no effect: no file of ", path, " has fields or columns; leave it out");
 }
 
 std::vector<std::string> TextFiles::notes() const {
@@ -106,6 +108,7 @@ TextFiles::Fingerprints TextFiles::fingerprints() const {
     if (several) all.files.push_back({all.text.bytes - before, own.digits()});
   }
   all.text.sha256 = text.digits();
+  if (has_many_documents()) ends.add(std::as_bytes(std::span("\n")));  // a line break may follow each
   if (several || has_many_documents()) all.division = {documents, ends.digits()};
   return all;
 }

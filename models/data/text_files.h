@@ -18,7 +18,7 @@ namespace orrery::models {
 // Throws Error if the file, or the file that a link leads to, is named like a file of tokens.
 void check_is_text(const std::string& file);
 
-// The documents of a file, or of the files below a folder, in their format.
+// The documents of a file, or of the files below a folder, each in its own format.
 class TextFiles {
  public:
   // Throws Error if a file cannot be read or is named like tokens, or if there is no text.
@@ -27,13 +27,12 @@ class TextFiles {
   const std::vector<std::string>& files() const { return source_.files(); }
   uint64_t bytes() const { return bytes_; }  // of all files as stored
   std::vector<std::string> notes() const;    // about files that are left out, except hidden ones
-  bool has_many_documents() const { return format_->many_documents; }  // in a file; else a file is a document
+  bool has_many_documents() const { return models::has_many_documents(source_); }  // in a file; else one in each
   // Returns a number of bytes that the text has, at least. Known without reading only of plain text.
   uint64_t min_text_bytes() const { return has_many_documents() ? 0 : bytes_; }
   void each_document(const std::string& file, const TakeDocuments& take) const {
-    format_->read_documents(file, source_.field(), take);
+    format_of(file).read_documents(file, source_.field(), take);
   }
-
 
   // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `chunk_size` bytes
   // that split no character, each with the number of bytes before it.
@@ -54,8 +53,10 @@ class TextFiles {
   Fingerprints fingerprints() const;
 
  private:
+  const TextFormat& format_of(const std::string& file) const {
+    return document_format_of({file, source_.field()});
+  }
   TextPath source_;
-  const TextFormat* format_;
   uint64_t bytes_ = 0;
 };
 

@@ -49,13 +49,6 @@ const std::vector<std::string>& TextPath::files() const {
   return files_;
 }
 
-bool TextPath::all_end_with(std::initializer_list<std::string_view> endings) const {
-  const auto ends = [&](const std::string& file) {
-    return std::ranges::any_of(endings, [&](std::string_view ending) { return ends_with_or_packed(file, ending); });
-  };
-  return !files().empty() && std::ranges::all_of(files(), ends);
-}
-
 Registry<TextFormat>& text_formats() {
   static Registry<TextFormat> all("data");
   return all;
@@ -69,11 +62,18 @@ bool add_text_format(const TextFormat& format) {
 const TextFormat* token_format_of(const TextPath& path) {
   return first_format([&](const TextFormat& format) { return format.read_tokens && format.reads(path); });
 }
-const TextFormat& document_format_of(const TextPath& path) {
+const TextFormat& document_format_of(const TextSource& file) {
+  const TextPath path(file);
   const TextFormat* const found =
       first_format([&](const TextFormat& format) { return format.read_documents && format.reads(path); });
   check(found != nullptr, "text: ", path.path(), " has no known format; known formats: ", listed_text_formats());
   return *found;
+}
+
+bool has_many_documents(const TextPath& path) {
+  return std::ranges::any_of(path.files(), [&](const std::string& file) {
+    return document_format_of({file, path.field()}).many_documents;
+  });
 }
 
 TokenLayout token_layout(const std::string& file, std::span<const std::byte> begin) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,8 +40,6 @@ class TextPath {
   // images and files that another program than gzip compressed are left out.
   const std::vector<std::string>& files() const;
   const FileCount& left_out() const { return files(), left_out_; }  // except hidden ones
-  // Returns true if there are files and all have one of these endings; .gz too.
-  bool all_end_with(std::initializer_list<std::string_view> endings) const;
 
  private:
   TextSource source_;
@@ -70,7 +67,7 @@ struct TokenLayout {
 // A format of documents, which a tokenizer encodes, of tokens, or of one file of tokens.
 struct TextFormat {
   std::string name, description;
-  bool (*reads)(const TextPath& path) = nullptr;  // whether the path has this format
+  bool (*reads)(const TextPath& path) = nullptr;  // whether the path, or one file of documents, has this format
   // Passes the documents of one file, unpacked if gzip packed it, in chunks that split no character.
   void (*read_documents)(const std::string& file, const std::string& field, const TakeDocuments& take) = nullptr;
   bool many_documents = false;  // in a file; else a file is a document
@@ -89,8 +86,10 @@ bool add_text_format(const TextFormat& format);  // also to the catalogue of dat
 
 // Each of these throws Error, with all formats, if it must return one and none accepts.
 const TextFormat* token_format_of(const TextPath& path);  // null: the path has documents
-const TextFormat& document_format_of(const TextPath& path);
+const TextFormat& document_format_of(const TextSource& file);
 TokenLayout token_layout(const std::string& file, std::span<const std::byte> begin);
+// Returns true if a file has fields or columns, which hold many documents. Each file has its own format.
+bool has_many_documents(const TextPath& path);
 std::string listed_text_formats();  // "NAME: DESCRIPTION; ..."
 
 // Returns the tokenizer that comes with tokens; null if there is none, or if the path has documents.

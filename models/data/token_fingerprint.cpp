@@ -12,7 +12,6 @@ namespace {
 constexpr uint64_t blocks = 256, block_bytes = uint64_t{1} << 20;
 constexpr uint64_t max_hashed_apart = 2 * max_hashed_whole;  // bytes of the files that are hashed whole
 
-bool is_packed(const std::string& file) { return file.ends_with(".gz"); }
 
 // Passes the unpacked bytes and their number so far to `add`. Returns the number of all.
 // Only a name marks a packed file, because the first token may look like a gzip header.
@@ -26,7 +25,7 @@ uint64_t read_whole(const std::string& file, const Add& add) {
       add(std::span(chunk).first(got), bytes);
     }
   };
-  is_packed(file) ? read(DataReader(file)) : read(FileReader(file));
+  is_named_packed(file) ? read(DataReader(file)) : read(FileReader(file));
   return bytes;
 }
 
@@ -76,7 +75,7 @@ void TokenFingerprint::add_at(uint64_t at, std::span<const std::byte> chunk) {
 TokenFileFingerprints fingerprints_of_token_files(std::span<const std::string> files,
                                                   const std::function<void(size_t file, uint64_t bytes)>& unpacked) {
   TokenFileFingerprints found;
-  const bool packed = std::any_of(files.begin(), files.end(), is_packed);
+  const bool packed = std::any_of(files.begin(), files.end(), is_named_packed);
   std::vector<uint64_t> sizes;
   uint64_t bytes = 0, whole = 0;
   for (const std::string& file : files) {

@@ -155,7 +155,7 @@ TokenSequence::TokenSequence(std::vector<int32_t> tokens)
     : TokenSequence(std::static_pointer_cast<const Source>(std::make_shared<const MemorySource>(std::move(tokens)))) {}
 
 TokenSequence TokenSequence::from_file(const std::string& path, int64_t vocabulary, bool unread) {
-  if (path.ends_with(".gz")) return {unpacked_tokens(path, vocabulary)};
+  if (is_named_packed(path)) return {unpacked_tokens(path, vocabulary)};
   const std::shared_ptr<FileSource> file = FileSource::open(path, vocabulary);
   if (unread) file->path = path, file->vocabulary = vocabulary;
   const TokenSequence all(std::static_pointer_cast<const Source>(file));
@@ -269,7 +269,7 @@ TokenFileHashes hashes_of_token_file(const TokenSequence& tokens, int64_t vocabu
 TokenLayout layout_of_token_file(const std::string& path) {
   std::array<std::byte, sizeof(TokenHeader)> begin = {};
   const auto read = [&](auto reader) { return token_layout(path, std::span(begin).first(reader.read_up_to(begin))); };
-  return path.ends_with(".gz") ? read(DataReader(path)) : read(FileReader(path));
+  return is_named_packed(path) ? read(DataReader(path)) : read(FileReader(path));
 }
 
 }  // namespace orrery::models

@@ -72,9 +72,15 @@ class ProbeTexts final : public ProbeExamples {
     }
   }
   void add(Split split, const LabelledTexts& from, size_t i, const Tokenizer& tokenizer) {
-    std::vector<int32_t> tokens = encode_text(tokenizer, from.texts[i]);
-    check(!tokens.empty(), "evaluate: ", from.path, ": text ", i + 1, " (of the class '",
-          from.classes[static_cast<size_t>(from.labels[i])], "') is empty; leave it out");
+    const std::string where = text("evaluate: ", from.path, ": text ", i + 1, " (of the class '",
+                                   from.classes[static_cast<size_t>(from.labels[i])], "')");
+    std::vector<int32_t> tokens;
+    try {
+      tokens = encode_text(tokenizer, from.texts[i]);
+    } catch (const Error& error) {
+      fail(where, ": ", error.what());
+    }
+    check(!tokens.empty(), where, " is empty; leave it out");
     if (tokens.size() > context_) {
       tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(context_));
       ++shortened_;

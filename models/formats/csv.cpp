@@ -72,7 +72,9 @@ void CsvParser::end_field() {
   state_ = State::begin;
 }
 void CsvParser::end_row() {
+  const bool is_blank = state_ == State::plain && row_.empty() && field_.empty();
   end_field();
+  if (is_blank) return row_.clear();
   if (number_ == 1) fields_ = row_.size();
   check(row_.size() == fields_, what_, ": number of fields in row ", number_, " is ", row_.size(), "; it must be ",
         fields_, ", as in row 1");

@@ -1,5 +1,5 @@
 // Tables as comma-separated values, RFC 4180: a field with a comma, a quote or a line break is in
-// quotes, and its quotes are doubled.
+// quotes, and its quotes are doubled. Lines without a character are skipped.
 #pragma once
 
 #include <cstdint>

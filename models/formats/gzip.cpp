@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/system/machine_memory.h"
+#include "engine/types/ascii.h"
 
 namespace orrery::models {
 namespace {
@@ -161,9 +162,10 @@ std::string find_data_file(const std::string& folder, std::initializer_list<std:
   return found.empty() ? "" : found[0];
 }
 
+bool is_named_packed(std::string_view path) { return lower_case(std::string(path)).ends_with(packed_ending); }
 bool ends_with_or_packed(std::string_view path, std::string_view ending) {
-  if (path.ends_with(packed_ending)) path.remove_suffix(packed_ending.size());
-  return path.ends_with(ending);
+  if (is_named_packed(path)) path.remove_suffix(packed_ending.size());
+  return lower_case(std::string(path)).ends_with(ending);
 }
 
 }  // namespace orrery::models

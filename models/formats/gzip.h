@@ -43,6 +43,8 @@ std::string read_data_file(const std::string& path, uint64_t limit = max_unpacke
 // Returns the path of the first of these names in the folder, plain or with .gz; empty: none.
 std::string find_data_file(const std::string& folder, std::initializer_list<std::string> names);
 std::vector<std::string> find_data_files(const std::string& folder, std::initializer_list<std::string> names);  // all
-bool ends_with_or_packed(std::string_view path, std::string_view ending);  // ending.gz too
+// Endings of names; .CSV is .csv, too.
+bool is_named_packed(std::string_view path);                               // .gz
+bool ends_with_or_packed(std::string_view path, std::string_view ending);  // ending, or ending.gz
 
 }  // namespace orrery::models

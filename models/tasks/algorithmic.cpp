@@ -50,6 +50,9 @@ class Algorithmic final : public Task {
     check_usage(vocabulary >= problem_->vocabulary(), "train: vocabulary (", vocabulary, ") must be at least ",
                 problem_->vocabulary(), ", the tokens of problem=", s.problem, "; leave it out or raise it");
     vocabulary_ = vocabulary, without_loss_ = positions_without_loss(model);
+    check_usage(count_targets(sequences(rng_, 0, 1)[1]) > 0, "train: mask: the ", without_loss_,
+                " tokens of its prefix bear no loss, and problem=", s.problem, " has no target after them; use a "
+                "shorter prefix");
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {

@@ -167,7 +167,7 @@ void name_own_token(Assignments& settings) {
 void name_text_field(Assignments& settings) {
   const auto has_fields = [](const std::string& path) {
     try {
-      return !path.empty() && document_format_of(TextPath(path)).many_documents;
+      return !path.empty() && has_many_documents(TextPath(path));
     } catch (const Error&) {
       return false;  // the data are gone
     }

@@ -87,13 +87,18 @@ std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> tokens,
   check(static_cast<int64_t>(s.never.size()) < vocabulary, "generate: none of the model's ", vocabulary,
         " token ids is a token of its tokenizer; use the tokenizer that it was trained with");
   const size_t keep = s.keep > 0 ? static_cast<size_t>(s.keep) : std::max<size_t>(1, context / 2);
+  const auto prefix = static_cast<size_t>(model.prefix());
   const NoGrad guard;
   const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("generate");
   const Device device = nn::device_of(model);
   nn::Cache cache = model.make_cache();
   size_t unread = std::min(tokens.size(), context);  // the last tokens, which the cache lacks
   for (int64_t i = 0; i < s.tokens; ++i) {
-    if (static_cast<size_t>(cache.length) + unread > context) cache = model.make_cache(), unread = keep;
+    const auto cached = static_cast<size_t>(cache.length);
+    if (cached + unread > context)
+      cache = model.make_cache(), unread = keep;
+    else if (cached > 0 && cached < prefix)
+      cache = model.make_cache(), unread += cached;
     nn::ForwardPass pass;
     pass.cache = &cache;
     const auto read = static_cast<int64_t>(unread);

@@ -24,7 +24,8 @@ struct SamplingSettings {
 // A KV cache holds the keys and values of every token, from the last `context` tokens of the prompt
 // on. Cached positions cannot move, so when the context is full, the cache restarts from the last
 // `keep` tokens. The model then attends to `keep` to `context` tokens and processes each about
-// context / (context - keep) times. With keep = context each token costs a full pass.
+// context / (context - keep) times. With keep = context each token costs a full pass. Fewer
+// tokens than the prefix, which attend to each other, are read again with each new one.
 std::vector<int32_t> generate(LanguageModel& model, std::vector<int32_t> prompt, const SamplingSettings& settings,
                               const std::function<void(int32_t)>& each = {});
 

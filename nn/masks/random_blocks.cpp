@@ -1,5 +1,5 @@
 // Random blocks: block a of tokens draws r of the blocks 0 to a, with replacement, and tokens of both see each other.
-// The draws depend on seed, layer and a alone, so they are the same in every step, for every length and with a cache.
+// The draws depend on seed, layer and a alone: each step, length and cache has the same.
 #include "engine/math/random.h"
 #include "nn/masks/base/formula.h"
 
@@ -20,9 +20,8 @@ struct RandomBlocks {
   HOST_DEVICE bool visible(int64_t i, int64_t j) const {
     const int64_t last = (i > j ? i : j) / block, other = (i > j ? j : i) / block;
     const RandomKey rng = RandomKey{static_cast<uint64_t>(seed), 0}.derive(layer).derive(last);
-    const auto drawn = [=](uint64_t n) { return static_cast<int64_t>(below(rng, n, static_cast<uint64_t>(last) + 1)); };
-    for (int64_t n = 0; n < draws; ++n)
-      if (drawn(static_cast<uint64_t>(n)) == other) return true;
+    for (uint64_t n = 0; n < static_cast<uint64_t>(draws); ++n)
+      if (below(rng, n, static_cast<uint64_t>(last) + 1) == static_cast<uint64_t>(other)) return true;
     return false;
   }
   HOST_DEVICE Coverage coverage(Positions i, Positions j) const {

@@ -313,6 +313,8 @@ TEST_CASE("try: a mask is one short file, which trains; coverage that contradict
   CHECK(tried.code == 0);
   Message(tried.out).names("dropped_mask").value("j mod n > 0 or i = j").value("n=5").names("mask");
   CHECK(contains(tried.out, "mask = causal and dropped_mask"));
+  CHECK(contains(tried.out, "\n # # # # # . # # # # . #"));  // query 0, n = 5
+  CHECK(contains(tried.out, "coverage() and visible() agree: passed"));
   const Outcome trained = run_orrery(
       std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--out=" + (folder / "run"),
                                "--mask=causal and (dropped_mask(3) or window(2))",
@@ -324,7 +326,9 @@ TEST_CASE("try: a mask is one short file, which trains; coverage that contradict
   const std::string formula = "  HOST_DEVICE bool visible";
   text.insert(text.find(formula),
               "  HOST_DEVICE Coverage coverage(Positions, Positions) const { return Coverage::all; }\n");
-  const Outcome wrong = run_orrery({"try", folder.write("wrong.cpp", text), "--out=" + (folder / "p"), "--steps=0"});
+  const Outcome wrong = run_orrery({"try", folder.write("wrong.cpp", text), "--out=" + (folder / "p"), "--steps=9"});
   CHECK(wrong.code == 1);
+  CHECK(!contains(wrong.out, "training"));
+  CHECK(!contains(wrong.out, "--plugin="));
   Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 0").value("key 5");
 }

@@ -43,6 +43,11 @@ TEST_CASE("labelled texts: numbers are sorted by value, and other data may lack 
   CHECK(some.classes == std::vector<std::string>{"9", "10"});
   some.relabel(all.classes, all.path);
   CHECK(some.labels == std::vector<int32_t>{1, 2});
+  // Numbers are classes by value, as in folders of images, and blank lines are skipped.
+  write_file_atomically(folder / "C.CSV", "t,l\nx,009\n\ny,LABEL_10\nz,9\n\n");
+  const LabelledTexts zeros = read_labelled_texts(folder / "C.CSV", "t", "l");
+  CHECK(zeros.classes == std::vector<std::string>{"9", "10"});
+  CHECK(zeros.labels == std::vector<int32_t>{0, 1, 0});
   LabelledTexts more = all;
   expect_error([&] { more.relabel({"9", "10"}, folder / "b.csv"); })
       .names("evaluate")
@@ -67,5 +72,5 @@ TEST_CASE("labelled texts: errors name the file and the row") {
   refused("d.jsonl", "[1]\n").names(folder / "d.jsonl:1").offers("one object per line");
   refused("a.txt", "text").names(folder / "a.txt").offers(".csv");
   refused("b.csv", "text,label\n").names(folder / "b.csv").value("texts");
-  refused("c.csv", "text,label\n\xff,a\n").names(folder / "c.csv").value("UTF-8");
+  refused("c.csv", "text,label\n\xff,a\n").names(folder / "c.csv").value("UTF-8").value(11);
 }

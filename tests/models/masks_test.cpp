@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
 #include "engine/ops/ops.h"
@@ -11,6 +13,7 @@
 #include "models/architectures/stream_model.h"
 #include "models/architectures/vit.h"
 #include "models/data/text.h"
+#include "models/training/generation.h"
 #include "models/training/trainer.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
@@ -106,6 +109,39 @@ TEST_CASE("mask: the first P positions under prefix(P) see each other and bear n
   Batch batch{some_tokens(2, 10), some_tokens(2, 10).clone()};
   leave_out_first_targets(batch, 6);
   CHECK(count_targets(batch.targets) == 2 * 4);
+}
+
+TEST_CASE("mask: a text shorter than the prefix continues as by whole passes, also when the context is full") {
+  const NoGrad guard;
+  const auto model = made(settings_of("causal or prefix(6)"));
+  std::vector<int32_t> whole = {1, 2};
+  while (static_cast<int64_t>(whole.size()) < context) {
+    const std::vector<double> last = logits(*model, Tensor::from(Shape{1, static_cast<int64_t>(whole.size())}, whole))
+                                         .to_vector();
+    const auto begin = last.end() - model->vocabulary();
+    whole.push_back(static_cast<int32_t>(std::max_element(begin, last.end()) - begin));
+  }
+  const auto written = [&](int64_t tokens, int64_t keep) {
+    return generate(*model, {1, 2}, {.tokens = tokens, .temperature = 0, .keep = keep});
+  };
+  CHECK(written(context - 2, 0) == whole);
+  CHECK(written(3 * context, 2).size() == static_cast<size_t>(3 * context + 2));
+}
+
+TEST_CASE("mask: a prefix with all targets of a problem is refused before training") {
+  const Folder folder;
+  expect_error([&] {
+    const Trainer refused(make_settings({{"model", "gpt"},
+                                         {"task", "algorithmic"},
+                                         {"problem", "copy"},
+                                         {"context", "40"},
+                                         {"mask", "causal or prefix(33)"},
+                                         {"out", folder / "run"}}));
+  })
+      .names("mask")
+      .value(33)
+      .names("copy")
+      .offers("shorter");
 }
 
 TEST_CASE("mask: a run under prefix(P) counts the targets after the prefix only") {

@@ -42,7 +42,7 @@ Message refused(const TextSource& source) {
 
 TEST_CASE("text formats: the files decide the format, and an empty field means plain text") {
   const Folder folder;
-  const auto name_of = [](const TextSource& source) { return document_format_of(TextPath(source)).name; };
+  const auto name_of = [](const TextSource& source) { return document_format_of(source).name; };
   for (const std::string name : {"a.txt", "b.jsonl", "c.ndjson", "d.csv", "e.tsv", "f"}) write(folder / name, "x\n");
   CHECK(name_of(folder / "a.txt") == "text");
   CHECK(name_of(folder / "b.jsonl") == "jsonl");
@@ -51,9 +51,9 @@ TEST_CASE("text formats: the files decide the format, and an empty field means p
   CHECK(name_of(folder / "e.tsv") == "tsv");
   CHECK(name_of({folder / "e.tsv", ""}) == "text");
   CHECK(name_of(folder / "f") == "text");
-  CHECK(name_of(folder / "") == "text");  // files of several formats
   write(folder / "lines/1.jsonl", "{}"), write(folder / "lines/2.jsonl", "{}"), write(folder / "lines/3.png", "");
-  CHECK(name_of(folder / "lines") == "jsonl");
+  CHECK(name_of(folder / "B.JSONL.GZ") == "jsonl");
+  CHECK(has_many_documents(TextPath(folder / "lines")));
   CHECK_FALSE(has_tokens(folder / "lines"));
   write(folder / "tokens/train.bin", "aa");
   CHECK(has_tokens(folder / "tokens"));
@@ -202,4 +202,16 @@ TEST_CASE("text formats: a run of a version without text_field continues with JS
     if (key == "data") value = run.text;
   write_state(last, state);
   CHECK(field() == "text");
+}
+
+TEST_CASE("text formats: each file of a folder has its own format, by an ending in any case") {
+  const Folder folder;
+  write(folder / "mixed/a.JSONL", "{\"text\": \"one\"}\n");
+  write(folder / "mixed/b.Csv", "id,text\n1,two\n\n2,three\n");
+  write(folder / "mixed/c.md", "four");
+  CHECK(read_with_gpt2(folder / "mixed") == "one<|endoftext|>two<|endoftext|>three<|endoftext|>four<|endoftext|>");
+  CHECK(read_with_bytes(folder / "mixed") == "one\ntwo\nthree\nfour\n");
+  refused({folder / "mixed/c.md", "body"}).names("text_field").value("body").names(folder / "mixed/c.md");
+  write(folder / "latin.csv", "id,text\n1,\xe4\n");
+  refused(folder / "latin.csv").names(folder / "latin.csv").value("UTF-8").value(10);
 }

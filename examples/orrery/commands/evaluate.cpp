@@ -140,6 +140,8 @@ void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
   if (s.few_shot.few_shot > 0) {
     check_usage(s.among.empty(), "evaluate: --among=", s.among,
                 " has no effect on a few-shot evaluation, whose classes are those of its data; leave one of them out");
+    check_usage(!argument_value(s, arguments, "text_field"), "evaluate: --text_field has no effect on a few-shot "
+                "evaluation; give the column of the texts with --text_column");
     return check_few_shot_output(s.few_shot);
   }
   for (const char* const key : {"features", "text_column", "label_column", "seeds", "out"})

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "models/data/lines.h"
 #include "models/data/text_files.h"
 #include "models/data/text_format.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -18,48 +20,36 @@ size_t column_of(const CsvRow& header, const std::string& field, const std::stri
   return static_cast<size_t>(found - header.begin());
 }
 
-void read_rows(const std::string& file, const std::string& field, char separator, const TakeDocuments& take) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  const std::string what = "text: " + file;
+void read_rows(const std::string& file, const std::string& field, const TakeDocuments& take) {
   std::optional<size_t> column;
-  CsvParser parser(
-      what,
-      [&](const CsvRow& row) {
-        if (!column) {
-          column = column_of(row, field, file);
-          return;
-        }
-        TextFiles::each_chunk_of(row[*column], take.text);
-        take.end();
-      },
-      separator);
-  TextFiles::each_chunk(file, [&](std::string_view chunk, uint64_t before) {
-    take.read(chunk.size());
-    if (before == 0 && chunk.starts_with(byte_order_mark)) chunk.remove_prefix(byte_order_mark.size());
-    parser.add(chunk);
-  });
-  parser.finish();
+  const auto take_row = [&](const CsvRow& row) {
+    if (!column) {
+      column = column_of(row, field, file);
+      return;
+    }
+    TextFiles::each_chunk_of(row[*column], take.text);
+    take.end();
+  };
+  each_row(file, "text: " + file, take_row, take.read);
 }
 
 REGISTER_TEXT_FORMAT(csv, {.name = "csv",
-                           .description = "comma-separated values (RFC 4180), one .csv file or a folder of them: the "
-                                          "column --text_field of each row is a document; the first row names the "
-                                          "columns; .gz too",
+                           .description = "comma-separated values (RFC 4180), .csv: the column --text_field of each "
+                                          "row is a document; the first row names the columns; also in a folder; .gz "
+                                          "too",
                            .reads =
                                [](const TextPath& path) {
-                                 return !path.field().empty() && path.all_end_with({".csv"});
+                                 return !path.field().empty() && ends_with_or_packed(path.path(), ".csv");
                                },
-                           .read_documents = [](const std::string& file, const std::string& field,
-                                                const TakeDocuments& take) { read_rows(file, field, ',', take); },
+                           .read_documents = read_rows,
                            .many_documents = true});
 REGISTER_TEXT_FORMAT(tsv, {.name = "tsv",
                            .description = "tab-separated values, .tsv, with quotes as in csv; otherwise like csv",
                            .reads =
                                [](const TextPath& path) {
-                                 return !path.field().empty() && path.all_end_with({".tsv"});
+                                 return !path.field().empty() && ends_with_or_packed(path.path(), ".tsv");
                                },
-                           .read_documents = [](const std::string& file, const std::string& field,
-                                                const TakeDocuments& take) { read_rows(file, field, '\t', take); },
+                           .read_documents = read_rows,
                            .many_documents = true});
 
 }  // namespace

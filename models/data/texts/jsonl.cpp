@@ -4,6 +4,7 @@
 #include "models/data/lines.h"
 #include "models/data/text_files.h"
 #include "models/data/text_format.h"
+#include "models/formats/gzip.h"
 #include "models/formats/json_lines.h"
 
 namespace orrery::models {
@@ -22,11 +23,12 @@ void read_documents(const std::string& file, const std::string& field, const Tak
 }
 
 REGISTER_TEXT_FORMAT(jsonl, {.name = "jsonl",
-                             .description = "JSON Lines, one or a folder of them: each line of a .jsonl or .ndjson "
-                                            "file is an object, whose member --text_field is a document; .gz too",
+                             .description = "JSON Lines: each line of a .jsonl or .ndjson file is an object, whose "
+                                            "member --text_field is a document; also in a folder; .gz too",
                              .reads =
                                  [](const TextPath& path) {
-                                   return !path.field().empty() && path.all_end_with({".jsonl", ".ndjson"});
+                                   return !path.field().empty() && (ends_with_or_packed(path.path(), ".jsonl") ||
+                                           ends_with_or_packed(path.path(), ".ndjson"));
                                  },
                              .read_documents = read_documents,
                              .many_documents = true});

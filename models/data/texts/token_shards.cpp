@@ -5,7 +5,9 @@
 
 #include "engine/system/files.h"
 #include "engine/system/folders.h"
+#include "engine/types/ascii.h"
 #include "engine/types/check.h"
+#include "engine/types/format.h"
 #include "models/data/prepared.h"
 #include "models/data/text_format.h"
 #include "models/data/token_fingerprint.h"
@@ -20,7 +22,16 @@ struct Shard {
   std::string file;
   // In the order of the numbers, also where their lengths differ: part_2 is before part_10.
   auto order() const { return std::tuple(name, digits.size(), digits); }
-  bool is_validation() const { return name.starts_with("val") || name.find("_val") != name.npos; }
+  double number() const { return std::stod(digits); }
+  bool is_validation() const {  // a word of the name is val, as in fineweb_val_000.bin
+    const std::string lower = lower_case(name);
+    for (size_t at = 0; at < lower.size(); ++at)
+      for (const std::string_view word : {"val", "valid", "validation"})
+        if (lower.compare(at, word.size(), word) == 0 && (at == 0 || !is_letter(lower[at - 1])) &&
+            (at + word.size() == lower.size() || !is_letter(lower[at + word.size()])))
+          return true;
+    return false;
+  }
 };
 
 bool is_token_file(const std::string& file) {
@@ -30,7 +41,7 @@ bool is_token_file(const std::string& file) {
 // Returns the shard of a file; without digits, if its name does not end with a number.
 Shard shard_of(const std::string& file) {
   std::string name = std::filesystem::path(file).filename().string();
-  name.erase(name.rfind(".bin"));
+  name.erase(lower_case(name).rfind(".bin"));
   const size_t digits = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
   Shard shard{name.substr(0, digits), name.substr(digits), file};
   shard.digits.erase(0, std::min(shard.digits.find_first_not_of('0'), std::max<size_t>(shard.digits.size(), 1) - 1));
@@ -87,6 +98,17 @@ PreparedTokens read_shards(const std::string& folder, int64_t vocabulary) {
   for (size_t i = 0; i < tokens.size(); begin += tokens[i++].size())
     if (!found.files.empty() && files.size() > 1)
       prepared.parts.push_back({found.files[i], begin, begin + tokens[i].size(), 0, tokens[i].size()});
+  // Adds the fingerprint that one file of all training tokens has, which is the same data.
+  if (trained > 1 && trained < tokens.size()) {
+    int64_t size = 0;
+    for (size_t i = 0; i < trained; ++i) size += tokens[i].size();
+    const std::span<const std::string> some = std::span(files).first(trained);
+    prepared.parts.push_back({fingerprints_of_token_files(some, [](size_t, uint64_t) {}).all, 0, size, 0, size});
+  }
+  for (size_t i = 1; i < all.size(); ++i)
+    if (all[i - 1].name == all[i].name && all[i].number() > all[i - 1].number() + 1)
+      prepared.notes.push_back(text(folder, ": no shard has a number between those of ", all[i - 1].file, " and ",
+                                    all[i].file));
   // A folder of nothing but validation shards is read as it is.
   const std::span<const TokenSequence> every(tokens);
   prepared.train = TokenSequence::joined(trained > 0 ? every.first(trained) : every);

@@ -99,9 +99,8 @@ void append_to_cache(const Module& attention, AttentionInputs& in, ForwardPass& 
 void narrow_to_named(const NamedMask* named, const AttentionInputs& in, const ForwardPass& pass, AttentionMask& mask) {
   if (!named) return;
   const int64_t next = pass.offset() + in.query.size(1), later = named->facts().later.value_or(0);
-  check(!pass.cache || pass.offset() >= later || (pass.offset() == 0 && next >= later), "mask: the first ", later,
-        " tokens attend to each other, so a text that is continued from a cache must begin with all of them, not with ",
-        next, "; give a longer beginning");
+  check(pass.offset() == 0 || pass.offset() >= later, "mask: the first ", later, " tokens attend to each other, so a "
+        "cache of ", pass.offset(), " tokens cannot continue; read the text again with a new cache");
   named->narrow(mask, {in.query.size(1), in.key.size(1), pass.offset(), next - in.key.size(1)}, in.query.device());
 }
 

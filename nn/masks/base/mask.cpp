@@ -51,6 +51,13 @@ Node parsed(std::string_view text, int64_t layer, int depth = 0) {
     return all;
   }
   if (text.front() == '(' && text.back() == ')') return parsed(text.substr(1, text.size() - 2), layer, depth + 1);
+  int64_t level = 0;
+  const bool is_one = std::ranges::all_of(text, [&](char c) {
+    level += (c == '(') - (c == ')');
+    return level > 0 || c == ')' || c == '_' || is_letter_or_digit(c);
+  });
+  check_usage(is_one && level == 0, "mask: '", text,
+              "' is not a mask; give a name, such as window(256), or join several by `and`, `or` and parentheses");
   all->formula = make_from(masks(), parse_spec(text));
   all->formula->set_layer(layer);
   return all;
