@@ -73,7 +73,8 @@ Samples over_sweep(const Claim& claim, const MetricExpression& metric, const std
 ComparisonResult test_comparison(const Claim& claim, const Comparison& c, const SampleRow& left, const Samples& right) {
   ComparisonResult result;
   result.refuted_if = c.text, result.metric = print(claim.metrics[c.metric]), result.at = left.at;
-  result.name = c.is_relative ? c.left + " / " + c.right + " - 1" : c.left + " - " + c.right;
+  const std::string right_text = c.right.starts_with('-') ? "(" + c.right + ")" : c.right;  // a negative number
+  result.name = c.left + (c.is_relative ? " / " + c.right + " - 1" : " - " + right_text);
   std::vector<double> differences;
   for (size_t i = 0; i < left.samples.size(); ++i)
     if (left.samples[i] && right[i])

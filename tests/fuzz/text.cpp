@@ -31,9 +31,10 @@ REGISTER_FORMAT(text,
                  .words = {"\xc3\xa9", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80",
                            "\xef\xbb\xbf", "\xe2\x80\xa8", "\r\n", std::string(1, '\0')}});
 
-// Reads the bytes as JSONL, CSV and TSV; at most one of them is likely to be accepted.
+// Reads the bytes as JSONL, CSV and TSV. They are refused if all three refuse them.
 void read_documents(const std::string& folder, std::string_view bytes) {
   std::string error;
+  bool accepted = false;
   for (const char* const ending : {".jsonl", ".csv", ".tsv"}) try {
       const std::string path = folder + "/text" + ending;
       put(path, bytes);
@@ -42,10 +43,11 @@ void read_documents(const std::string& folder, std::string_view bytes) {
       const Text whole(path, *make_tokenizer("byte", path), 0);
       const auto size = static_cast<int64_t>(found.text.bytes + found.division.bytes);  // a line break ends a document
       promise(whole.train().size() == size, "bytes of documents are lost");
+      accepted = true;
     } catch (const orrery::Error& refused) {
       error = refused.what();
     }
-  if (!error.empty()) throw orrery::Error(error);
+  if (!accepted) throw orrery::Error(error);
 }
 
 REGISTER_FORMAT(documents, {.name = "documents",
