@@ -32,7 +32,7 @@ TextFiles::TextFiles(const TextSource& source) : source_(source) {
   const std::string& path = source_.path();
   const bool folder = source_.is_folder();
   check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
-        "files; give a text file or a folder of them; known formats: ", listed_text_formats());
+        "files; give a text file or a folder of them; known formats:", listed_text_formats());
   for (const std::string& file : files()) {
     const std::string tokens = file_of_tokens(file);
     check(tokens.empty(), "text: ", tokens,

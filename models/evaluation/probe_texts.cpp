@@ -2,6 +2,7 @@
 // context keeps its last tokens.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "engine/ops/ops.h"
 #include "engine/types/check.h"
@@ -32,6 +33,11 @@ class ProbeTexts final : public ProbeExamples {
     if (shortened_ > 0)
       notes.push_back(text("texts of ", owner, " that are longer than the context and keep only their last ", context,
                            " tokens: ", with_commas(shortened_)));
+    const std::set<std::vector<int32_t>> known(train_.begin(), train_.end());
+    const auto both = std::ranges::count_if(test_, [&](const auto& tokens) { return known.contains(tokens); });
+    if (both > 0)
+      notes.push_back(text("texts for tests that are also among the training texts of ", owner, ": ", both, " of ",
+                           test_.size(), "; the accuracy is that of texts the probe may have seen"));
   }
 
   // Texts of equal length are one batch: no padding.

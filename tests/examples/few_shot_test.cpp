@@ -126,8 +126,9 @@ TEST_CASE("few-shot: texts of a language model, by the state of their last token
   CHECK(found["layer"] == "norm.output");
   CHECK(found["accuracy"] > 0.6);  // a guess: 1/3; the embeddings of last letters differ even without training
   Message(outcome.err).names(csv).value(8);  // texts of more than 8 tokens, the context
-  const auto elsewhere = json_of(run_orrery(words + Words{"--validation_data=" + csv}))["few_shot"];
-  CHECK(elsewhere["test_examples"] == 60);
+  const Outcome same = run_orrery(words + Words{"--validation_data=" + csv});
+  CHECK(json_of(same)["few_shot"]["test_examples"] == 60);
+  Message(same.err).names(csv).value("60 of 60").value("seen");
   const auto refused = [&](const Words& more) {
     return expect_error(run_orrery(Words{"evaluate", run, "--few_shot=2"} + more));
   };
