@@ -2,6 +2,7 @@
 #include "models/data/lines.h"
 #include "models/data/text_files.h"
 #include "models/data/text_format.h"
+#include "models/formats/gzip.h"
 
 namespace orrery::models {
 namespace {
@@ -22,7 +23,10 @@ void read_documents(const std::string& file, const std::string&, const TakeDocum
 
 REGISTER_TEXT_FORMAT(dropped_text, {.name = "dropped_text",
                                     .description = ".dropped files, for a test",
-                                    .reads = [](const TextPath& path) { return path.all_end_with({".dropped"}); },
+                                    .reads =
+                                        [](const TextPath& path) {
+                                          return ends_with_or_packed(path.path(), ".dropped");
+                                        },
                                     .read_documents = read_documents,
                                     .many_documents = true});
 
