@@ -138,7 +138,7 @@ struct AttentionProblem : MaskView {
   StatisticsGradients<A> statistics_gradients = {};
   AttentionGradients<A> gradients = {};
 
-  int64_t rows() const { return int64_t{batch} * query_heads * queries; }
+  HOST_DEVICE int64_t rows() const { return int64_t{batch} * query_heads * queries; }
 };
 
 // The GPU kernels of a problem, compiled for one weighting function (cuda/attention/attention.h).
