@@ -112,8 +112,8 @@ void ClassSubset::apply(ImageSet& set, const std::string& owner) const {
   check(set.validation.count() > 0, "evaluate: none of the ", all, " images of ", owner, " has a class of among=",
         path_, "; the data have the classes ", listed(classes), "; use images of the classes that the file names");
   set.notes.push_back(text("the accuracy is among ", count_, " of the model's ", known_.size(), " classes, those of ",
-                           path_, "; the loss is that of all; ", with_commas(left_out), " of the ", with_commas(all), " images of ", owner,
-                           " are of other classes and left out"));
+                           path_, "; the loss is that of all; ", with_commas(left_out), " of the ", with_commas(all),
+                           " images of ", owner, " are of other classes and left out"));
 }
 
 Tensor ClassSubset::among(const Tensor& logits) const {
