@@ -16,14 +16,14 @@ bool add_pair_format(const PairFormat& format) {
 }
 
 const PairFormat& pair_format_of(const PairFiles& files) {
-  std::vector<std::string> known;
+  std::string known;  // a line each
   for (const bool of_any : {false, true})
     for (const auto& [name, format] : pair_formats()) {
       if (format.of_any_file != of_any) continue;
       if (format.reads(files)) return format;
-      known.push_back(name + ": " + format.description);
+      known += "\n  " + name + ": " + format.description;
     }
-  fail("pairs: ", files.source, " has no known format; known formats: ", join(known, "; "));
+  fail("pairs: ", files.source, " has no known format; known formats:", known);
 }
 
 std::vector<TextPair> read_pairs(const PairFiles& files) {

@@ -28,7 +28,8 @@ void check_is_text(const std::string& file) {
   check(tokens.empty(), "text: ", tokens, " is named like a file of tokens, not of text; give a file of text");
 }
 
-TextFiles::TextFiles(const TextSource& source) : source_(source) {
+TextFiles::TextFiles(const TextSource& source)
+    : source_(source), many_documents_(models::has_many_documents(source_)) {
   const std::string& path = source_.path();
   const bool folder = source_.is_folder();
   check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",

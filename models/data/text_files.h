@@ -27,7 +27,7 @@ class TextFiles {
   const std::vector<std::string>& files() const { return source_.files(); }
   uint64_t bytes() const { return bytes_; }  // of all files as stored
   std::vector<std::string> notes() const;    // about files that are left out, except hidden ones
-  bool has_many_documents() const { return models::has_many_documents(source_); }  // in a file; else one in each
+  bool has_many_documents() const { return many_documents_; }  // in a file; else one in each
   // Returns a number of bytes that the text has, at least. Known without reading only of plain text.
   uint64_t min_text_bytes() const { return has_many_documents() ? 0 : bytes_; }
   void each_document(const std::string& file, const TakeDocuments& take) const {
@@ -57,6 +57,7 @@ class TextFiles {
     return document_format_of({file, source_.field()});
   }
   TextPath source_;
+  bool many_documents_;
   uint64_t bytes_ = 0;
 };
 

@@ -12,7 +12,6 @@ namespace {
 constexpr uint64_t blocks = 256, block_bytes = uint64_t{1} << 20;
 constexpr uint64_t max_hashed_apart = 2 * max_hashed_whole;  // bytes of the files that are hashed whole
 
-
 // Passes the unpacked bytes and their number so far to `add`. Returns the number of all.
 // Only a name marks a packed file, because the first token may look like a gzip header.
 template <class Add>

@@ -61,7 +61,7 @@ void CsvParser::add(std::string_view chunk) {
       ends_field ? end_field() : end_row();
       chunk.remove_prefix(1);
     }
-    bytes_ += before - chunk.size();
+    bytes_ = state_ == State::begin && row_.empty() ? 0 : bytes_ + before - chunk.size();
     check(bytes_ <= max_row_bytes, what_, ": row ", number_, " has more than ", max_row_bytes,
           " bytes; a quoted field may lack its closing quote");
   }
@@ -80,7 +80,6 @@ void CsvParser::end_row() {
         fields_, ", as in row 1");
   take_(row_);
   row_.clear(), ++number_;
-  bytes_ = 0;
 }
 void CsvParser::finish() {
   check(state_ != State::quoted, what_, ": row ", number_, " has a quoted field without a closing quote");

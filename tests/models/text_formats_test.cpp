@@ -216,3 +216,17 @@ TEST_CASE("text formats: each file of a folder has its own format, by an ending 
   write(folder / "latin.csv", "id,text\n1,\xe4\n");
   refused(folder / "latin.csv").names(folder / "latin.csv").value("UTF-8").value(10);
 }
+
+TEST_CASE("text formats: the limit of a row's bytes counts that row alone") {
+  int64_t rows = 0;
+  CsvParser parser("text: a", [&](const CsvRow&) { ++rows; });
+  const std::string row(size_t{40} << 20, 'x'), blank(size_t{70} << 20, '\n');
+  parser.add(row + "\n" + row + "\n" + blank + row + "\n");
+  parser.finish();
+  CHECK(rows == 3);
+  const auto add_long = [&] {
+    CsvParser other("text: a", [](const CsvRow&) {});
+    for (int i = 0; i < 2; ++i) other.add(row);
+  };
+  expect_error(add_long).names("a").value(1).value(size_t{64} << 20);
+}

@@ -1,6 +1,7 @@
 // Files of tokens beyond memory: several shards as one, samples as fingerprints, files that shrink.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -86,6 +87,26 @@ TEST_CASE("token files: shards are read as one, in the order of their numbers") 
   const Text split(path, *tokenizer, 0.5);
   CHECK(split.train().to_vector() == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
   CHECK(split.validation().to_vector() == std::vector<int32_t>{7, 8});
+}
+
+TEST_CASE("token files: names with the word val are for validation, and the others are the data of one file") {
+  const Folder folder;
+  for (const std::string held_out : {"part_VAL_0", "part val 0", "validation-0"}) {
+    CAPTURE(held_out);
+    const std::string path = folder / held_out;
+    write(path + "/interval_1.bin", bytes_of({1, 2}));
+    write(path + "/interval_3.bin", bytes_of({3}));
+    write(path + "/" + held_out + ".BIN", bytes_of({7, 8}));
+    const auto tokenizer = make_tokenizer("byte", no_text);
+    const Text text(path, *tokenizer, 0.5);
+    CHECK(text.train().to_vector() == std::vector<int32_t>{1, 2, 3});
+    CHECK(text.validation().to_vector() == std::vector<int32_t>{7, 8});
+    REQUIRE(text.notes().size() == 1);
+    Message(text.notes()[0]).names(path).value("interval_1.bin").value("interval_3.bin");
+    write(folder / "one.bin", bytes_of({1, 2, 3}));
+    const Fingerprint one = Text(folder / "one.bin", *tokenizer, 0).fingerprint();
+    CHECK(std::ranges::any_of(text.parts(), [&](const auto& part) { return part.fingerprint == one; }));
+  }
 }
 
 TEST_CASE("token files: shards of different formats, numbers and vocabularies are errors") {

@@ -27,7 +27,8 @@ REGISTER_TEXT_FORMAT(jsonl, {.name = "jsonl",
                                             "member --text_field is a document; also in a folder; .gz too",
                              .reads =
                                  [](const TextPath& path) {
-                                   return !path.field().empty() && (ends_with_or_packed(path.path(), ".jsonl") ||
+                                   return !path.field().empty() &&
+                                          (ends_with_or_packed(path.path(), ".jsonl") ||
                                            ends_with_or_packed(path.path(), ".ndjson"));
                                  },
                              .read_documents = read_documents,

@@ -24,12 +24,15 @@ struct Shard {
   auto order() const { return std::tuple(name, digits.size(), digits); }
   double number() const { return std::stod(digits); }
   bool is_validation() const {  // a word of the name is val, as in fineweb_val_000.bin
-    const std::string lower = lower_case(name);
-    for (size_t at = 0; at < lower.size(); ++at)
-      for (const std::string_view word : {"val", "valid", "validation"})
-        if (lower.compare(at, word.size(), word) == 0 && (at == 0 || !is_letter(lower[at - 1])) &&
-            (at + word.size() == lower.size() || !is_letter(lower[at + word.size()])))
-          return true;
+    std::string word;
+    for (const char c : lower_case(name) + "_") {
+      if (is_letter(c)) {
+        word += c;
+        continue;
+      }
+      if (word == "val" || word == "valid" || word == "validation") return true;
+      word.clear();
+    }
     return false;
   }
 };
@@ -98,13 +101,6 @@ PreparedTokens read_shards(const std::string& folder, int64_t vocabulary) {
   for (size_t i = 0; i < tokens.size(); begin += tokens[i++].size())
     if (!found.files.empty() && files.size() > 1)
       prepared.parts.push_back({found.files[i], begin, begin + tokens[i].size(), 0, tokens[i].size()});
-  // Adds the fingerprint that one file of all training tokens has, which is the same data.
-  if (trained > 1 && trained < tokens.size()) {
-    int64_t size = 0;
-    for (size_t i = 0; i < trained; ++i) size += tokens[i].size();
-    const std::span<const std::string> some = std::span(files).first(trained);
-    prepared.parts.push_back({fingerprints_of_token_files(some, [](size_t, uint64_t) {}).all, 0, size, 0, size});
-  }
   for (size_t i = 1; i < all.size(); ++i)
     if (all[i - 1].name == all[i].name && all[i].number() > all[i - 1].number() + 1)
       prepared.notes.push_back(text(folder, ": no shard has a number between those of ", all[i - 1].file, " and ",
@@ -113,6 +109,12 @@ PreparedTokens read_shards(const std::string& folder, int64_t vocabulary) {
   const std::span<const TokenSequence> every(tokens);
   prepared.train = TokenSequence::joined(trained > 0 ? every.first(trained) : every);
   if (trained > 0 && trained < tokens.size()) prepared.validation = TokenSequence::joined(every.subspan(trained));
+  // Adds the fingerprint that one file of all training tokens has, which is the same data.
+  if (trained > 1 && trained < tokens.size()) {
+    const std::span<const std::string> some = std::span(files).first(trained);
+    const int64_t size = prepared.train.size();
+    prepared.parts.push_back({fingerprints_of_token_files(some, [](size_t, uint64_t) {}).all, 0, size, 0, size});
+  }
   return prepared;
 }
 
