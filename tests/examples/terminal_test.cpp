@@ -220,7 +220,7 @@ TEST_CASE("progress: a terminal shows a live line for work of more than two seco
 TEST_CASE("progress: a terminal shows how much of a long word is learned, and how much of a corpus is searched") {
   const Folder folder;
   std::string word;
-  for (uint32_t drawn = 1; word.size() < 6'000'000; drawn = drawn * 1664525 + 1013904223)
+  for (uint32_t drawn = 1; word.size() < 12'000'000; drawn = drawn * 1664525 + 1013904223)
     word += "etaoinsh"[(drawn >> 16) % 8];
   const std::string run = folder / "run", program = "export TERM=xterm; timeout --foreground 12 \"$ORRERY\" ",
                     tokenizer = " --tokenizer='byte_pair(vocabulary=4000)'";
