@@ -1,6 +1,7 @@
 #include "models/inspection/base/targets.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -25,17 +26,43 @@ Targets targets_of(const InspectedExample& example, const Tensor& logits) {
   return targets;
 }
 
-double log_probability(std::span<const double> row, int32_t target) {
-  double largest = -std::numeric_limits<double>::infinity(), total = 0;
-  for (const double z : row) largest = std::max(largest, z);
-  constexpr size_t chunk = 64;  // exponentials per vectorized loop; std::exp would be a call each
-  double exponentials[chunk];
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Eight chains instead of one, which would wait for each comparison and addition; compilers make vectors of them.
+using Chains = std::array<double, 8>;
+
+double maximum(std::span<const double> row) {
+  Chains largest;
+  largest.fill(-infinity);
+  size_t i = 0;
+  for (; i + largest.size() <= row.size(); i += largest.size())
+    for (size_t k = 0; k < largest.size(); ++k) largest[k] = std::max(largest[k], row[i + k]);
+  for (; i < row.size(); ++i) largest[0] = std::max(largest[0], row[i]);
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+// Returns the sum of exp(z - largest) over a row.
+double sum_of_exponentials(std::span<const double> row, double largest) {
+  constexpr size_t chunk = 64;  // loops of a fixed length become vectors at -O2, too
+  std::array<double, chunk> terms;
+  Chains sums{};
   for (size_t first = 0; first < row.size(); first += chunk) {
-    const size_t count = std::min(chunk, row.size() - first);
-    for (size_t i = 0; i < count; ++i) exponentials[i] = orrery::scalar::exp(row[first + i] - largest);
-    for (size_t i = 0; i < count; ++i) total += exponentials[i];
+    const auto some = row.subspan(first, std::min(chunk, row.size() - first));
+    std::fill(std::copy(some.begin(), some.end(), terms.begin()), terms.end(), -infinity);
+    for (size_t i = 0; i < chunk; ++i) terms[i] = orrery::scalar::exp(terms[i] - largest);
+    for (size_t i = 0; i < chunk; i += sums.size())
+      for (size_t k = 0; k < sums.size(); ++k) sums[k] += terms[i + k];
   }
-  return row[static_cast<size_t>(target)] - largest - std::log(total);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+}  // namespace
+
+double log_probability(std::span<const double> row, int32_t target) {
+  const double largest = maximum(row);
+  return row[static_cast<size_t>(target)] - largest - std::log(sum_of_exponentials(row, largest));
 }
 
 std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> targets) {
@@ -56,7 +83,7 @@ double loss_of(const Tensor& logits, std::span<const int32_t> targets) {
 }
 
 int32_t most_likely(std::span<const double> row) {
-  return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  return static_cast<int32_t>(std::find(row.begin(), row.end(), maximum(row)) - row.begin());
 }
 
 int64_t rank_of(std::span<const double> row, int32_t target) {
