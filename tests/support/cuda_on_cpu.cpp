@@ -12,11 +12,13 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "tests/support/bank_conflicts.h"
 #include "tests/support/device_memory.h"
+#include "tests/support/early_launch.h"
 #include "tests/support/fibers.h"
 #include "tests/support/sectors.h"
 #include "tests/support/workers.h"
@@ -137,6 +139,8 @@ class Worker {  // an OS thread that runs one block at a time
 
   void run_block(const Launch& launch, int64_t index);
   void barrier(Site site);
+  void wait_for_earlier(Site site);
+  void allow_next(Site site);
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
   void meet_group(GroupStep step, void* argument, Site site);
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
@@ -147,6 +151,7 @@ class Worker {  // an OS thread that runs one block at a time
     if (counts_banks_) banks_.record_row(static_cast<unsigned>(current_), row);
   }
   void record_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+    if (valid && options.closed_memory) static_cast<void>(*static_cast<const volatile char*>(from));
     if (!counts_banks_) return;
     banks_.record_copy(static_cast<unsigned>(current_), to, bytes, site);
     sectors_.record(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
@@ -160,6 +165,7 @@ class Worker {  // an OS thread that runs one block at a time
   static void entry();
   void prepare_threads(const Launch& launch, int64_t index);
   void prepare_warps(int count);
+  void check_waits(int count) const;
   void leave_kernel();
   void open_barrier();
   void close(unsigned warp, Meeting& meeting);
@@ -179,6 +185,8 @@ class Worker {  // an OS thread that runs one block at a time
   bool counts_banks_ = false;
   const Launch* launch_ = nullptr;
   int current_ = no_thread, live_ = 0, waiting_ = 0;
+  int waited_ = 0;       // threads that have called wait_for_earlier
+  bool allows_ = false;  // a thread has called allow_next
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
   bool visible_ = true, visible_here_ = true;  // all copies are visible: at the last barrier; so far at the current one
@@ -226,10 +234,13 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   prepare_warps(count);
   shared_.prepare(launch.shared_bytes);
   live_ = count, waiting_ = 0;
+  waited_ = 0, allows_ = false;
+  if (options.closed_memory) ClosedMemory::close();
   random_ = options.seed * 2654435761u + static_cast<uint32_t>(index) * 40503u + 1;
   release(&start_);
   turn_to(pick());
   acquire(&end_);
+  ClosedMemory::open();
   if (error_) {
     for (int t = 0; t < count; ++t) {
       Fiber& fiber = threads_[static_cast<size_t>(t)]->fiber;
@@ -242,6 +253,15 @@ void Worker::run_block(const Launch& launch, int64_t index) {
     if (group.products.in_flight()) stop("a warp group leaves its kernel before its products are done");
   if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
+  if (options.closed_memory) check_waits(count);
+}
+
+void Worker::check_waits(int count) const {
+  if (ClosedMemory::was_accessed()) stop("device memory is accessed before the block's wait_for_earlier()");
+  if (waited_ < count)
+    stop("wait_for_earlier(): " + std::to_string(count - waited_) + " of " + std::to_string(count) +
+         " threads leave the kernel without it");
+  if (!allows_) stop("allow_next(): a block leaves the kernel without it");
 }
 
 void Worker::entry() {
@@ -289,6 +309,16 @@ void Worker::barrier(Site site) {
   if (++waiting_ == live_) open_barrier();
   yield();
   acquire(clock);
+}
+// With closed memory a block's threads wait for each other, so that the memory opens for all at once.
+void Worker::wait_for_earlier(Site site) {
+  if (!options.closed_memory || is_dropped(site)) return;
+  ++waited_;
+  barrier(site);
+  ClosedMemory::open();
+}
+void Worker::allow_next(Site site) {
+  if (options.closed_memory && !is_dropped(site)) allows_ = true;
 }
 void Worker::open_barrier() {
   waiting_ = 0, ++phase_;
@@ -411,7 +441,9 @@ void run(const Launch& launch) {
       }
   };
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int workers = options.workers > 0 ? options.workers : std::clamp(cores, 1, 16);
+  std::optional<ClosedMemory> closed_memory;
+  if (options.closed_memory) closed_memory.emplace();
+  const int workers = options.closed_memory ? 1 : options.workers > 0 ? options.workers : std::clamp(cores, 1, 16);
   const int helpers = static_cast<int>(std::min<int64_t>(workers, blocks)) - 1;
   run_on_workers(helpers, {&work, [](const void* w) { (*static_cast<decltype(&work)>(w))(); }});
   if (error) std::rethrow_exception(error);
@@ -423,6 +455,8 @@ void record_access(const void* data, size_t bytes, const void* instruction) {
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
+void wait_for_earlier(Site site) { worker->wait_for_earlier(site); }
+void allow_next(Site site) { worker->allow_next(site); }
 void group_operation(GroupStep step, void* argument, Site site) { worker->meet_group(step, argument, site); }
 unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const unsigned char*>(p) -

@@ -52,11 +52,13 @@ struct Options {
   Order order = Order::forward;
   uint32_t seed = 1;                  // for Order::random
   int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
-  Site dropped;                       // injected fault: the barrier at this site does nothing
+  Site dropped;                       // injected fault: the barrier or wait at this site does nothing
   bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
   int architecture = environment_number("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
+  int driver = 13000;          // latest CUDA version of the driver
+  bool closed_memory = false;  // device memory opens when a block has waited; one worker (early_launch.h)
   bool holds_code = true;  // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
@@ -64,7 +66,8 @@ struct Options {
 };
 inline Options options;
 
-// Returns the __syncthreads and __syncwarp that `run` reaches.
+// Returns the __syncthreads and __syncwarp that `run` reaches, with closed memory also the sites of
+// wait_for_earlier and allow_next.
 std::vector<Site> barriers_reached(const std::function<void()>& run);
 
 // A bug in a kernel that hangs or gives undefined results on a GPU.
@@ -98,6 +101,8 @@ void run(const Launch& launch);
 void* shared_memory(size_t bytes);               // Fault if the launch requested less
 void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
+void wait_for_earlier(Site site = Site::current());
+void allow_next(Site site = Site::current());
 
 // The last lane of `mask` to arrive runs `operation` for the warp; lane[i] is lane i's argument.
 // Lanes that left the kernel are skipped. mma and load_matrix require all 32 lanes at one site.

@@ -108,21 +108,31 @@ struct cudaDeviceProp {
   int major, minor, multiProcessorCount;
 };
 struct cudaFuncAttributes {
-  int maxThreadsPerBlock;
+  int maxThreadsPerBlock, ptxVersion;
 };
 using cudaStream_t = struct cudaStream*;
 using cudaEvent_t = struct cudaEvent*;
 using cudaGraph_t = struct cudaGraph*;
 using cudaGraphExec_t = struct cudaGraphExec*;
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  const cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 const char* cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
@@ -157,6 +167,7 @@ struct Parameter {
 };
 using Parameters = std::span<const Parameter>;
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters);
+void count_launch(const cudaLaunchConfig_t& config);
 
 // A capturing stream does not run work; it stores the work for each replay.
 bool records(cudaStream_t stream);
@@ -173,6 +184,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T* kernel) {
 }
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  cuda_on_cpu::count_launch(*config);
   auto work = [config = *config, kernel, kept = std::tuple<P...>(arguments...)] {
     const auto body = [&] { std::apply(kernel, kept); };
     const auto launch = [&](const P&... p) {

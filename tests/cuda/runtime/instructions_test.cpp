@@ -30,6 +30,7 @@ HOST_DEVICE unsigned index_in_d(unsigned t0, unsigned t1, unsigned v) {  // 16 x
 __global__ void mma_kernel(const bf16* a, const bf16* b, float* d) {
   const unsigned t0 = threadIdx.x % 4, t1 = threadIdx.x / 4;
   uint32_t of_a[4], of_b[2];
+  cuda::wait_for_earlier();
   for (unsigned r = 0; r < 4; ++r)
     of_a[r] = a[index_in_a(t0, t1, 2 * r)].bits | uint32_t{a[index_in_a(t0, t1, 2 * r + 1)].bits} << 16;
   for (unsigned r = 0; r < 2; ++r)
@@ -60,6 +61,7 @@ TEST_CASE("mma: the layouts multiply two matrices and add the product to a third
 
 template <float (*Instruction)(float)>
 __global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) {
+  cuda::wait_for_earlier();
   y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
 // The emulation uses the CPU's functions for a GPU's instructions: their errors are 2^-18. Values
@@ -108,6 +110,7 @@ struct Matrices {
 __global__ void load_kernel(int32_t* out) {
   Matrices& shared = cuda::shared_memory<Matrices>();
   const unsigned lane = threadIdx.x;
+  cuda::wait_for_earlier();
   for (unsigned i = lane; i < 256; i += 32)
     shared.element[i / 64][i / 8 % 8][i % 8] = static_cast<uint16_t>(i / 64 * 100 + i / 8 % 8 * 10 + i % 8);
   __syncwarp();
@@ -154,6 +157,7 @@ __global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const
   constexpr int columns = Eights * 8, row_stride = 64 * 128;
   Lines& shared = cuda::shared_memory<Lines>();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  cuda::wait_for_earlier();
   for (int i = thread; i < 64 * 64; i += 128)
     *reinterpret_cast<bf16*>(shared.a + offset_in_lines(!ATransposed, i / 64, i % 64)) = a[i];
   for (int i = thread; i < columns * 64; i += 128)
