@@ -33,6 +33,12 @@ TEST_CASE("early launch: needs code for compute capability 9.0 and a driver for 
   CHECK(cuda::description(gpu).ends_with("an early start needs code for compute capability 9.0 or later"));
 }
 
+TEST_CASE("early launch: the description of a device says how it starts kernels") {
+  CHECK(description(Device::cpu).empty());
+  if (no_gpu()) return;
+  CHECK(description(Device::cuda) == cuda::description(cuda::device_properties()));
+}
+
 #if defined(EMULATE_CUDA)
 using cuda_on_cpu::Site;
 
