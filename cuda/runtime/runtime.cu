@@ -167,6 +167,8 @@ std::string capability_text(const DeviceProperties& gpu) {
   return std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
 }
 }  // namespace
+// Code for older GPUs has no waits, and a capture by an older driver loses the edges of early launch.
+bool DeviceProperties::launches_early() const { return code >= 90 && driver >= 12030; }
 std::string description(const DeviceProperties& gpu) {
   const std::string missing = gpu.code < 90 ? "code for compute capability 9.0 or later" : "a driver for CUDA 12.3";
   return gpu.name + ", compute capability " + capability_text(gpu) + ", " + std::to_string(gpu.multiprocessors) +

@@ -26,8 +26,7 @@ struct DeviceProperties {
   int code = 0;              // compute capability of the code that it runs, 90 for 9.0
   int driver = 0;            // latest CUDA version that the driver supports, 12030 for 12.3
 
-  // Returns true if kernels start early (cuda/runtime/launch.cuh): code without their waits must not.
-  bool launches_early() const { return code >= 90 && driver >= 12030; }
+  bool launches_early() const;  // returns whether kernels start early: cuda/runtime/launch.cuh
 };
 std::string description(const DeviceProperties& gpu);  // one line: name, size, how kernels start
 // Returns the GPU in use. Throws a MachineError if there is none, if its compute capability is below
