@@ -32,6 +32,17 @@ class Paths(unittest.TestCase):
         self.assertEqual(work("HGMMA.64x256x16.F32.BF16"), 32)
         self.assertEqual(work("FFMA"), 0)
 
+    def test_accesses_before_the_wait_are_found(self):
+        def early(*opcodes, arch="sm_90a"):
+            return count.is_early(count.Kernel("", arch, [sass.Instruction(0, "", o, []) for o in opcodes], 0, 0))
+        self.assertFalse(early("S2R", "LDC", "ACQBULK", "LDG.E", "PREEXIT", "STG.E"))
+        self.assertFalse(early("ACQBULK", "PREEXIT", "EXIT"))
+        self.assertTrue(early("LDG.E.128", "ACQBULK", "PREEXIT"))
+        self.assertTrue(early("UTMALDG.2D", "ACQBULK", "PREEXIT"))
+        self.assertTrue(early("ACQBULK", "LDG.E", "EXIT"))
+        self.assertTrue(early("PREEXIT", "EXIT"))
+        self.assertFalse(early("LDG.E", "EXIT", arch="sm_80"))
+
     def test_sums_are_counted_once_however_many_products_they_take(self):
         trip = [sass.parse(f"/*0000*/ HMMA.16816.F32.BF16 {o} ;")
                 for o in ("R4, R40, R50, R4", "R8, R40, R52, R8.reuse", "R12, R44, R50, R4", "R8, R44, R52, R8")]
