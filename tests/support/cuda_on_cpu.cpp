@@ -20,6 +20,7 @@
 #include "tests/support/device_memory.h"
 #include "tests/support/early_launch.h"
 #include "tests/support/fibers.h"
+#include "tests/support/scheduler.h"
 #include "tests/support/sectors.h"
 #include "tests/support/workers.h"
 
@@ -31,19 +32,12 @@ constexpr unsigned full_warp = ~0u;
 // PTX's .aligned: undefined unless all threads of a warp execute the same instruction.
 bool is_aligned(Operation operation) { return operation == mma || operation == load_matrix; }
 
-std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
-[[noreturn]] void stop(const std::string& message) { throw Fault(message); }
-
 std::atomic<bool> recording = false;
 std::mutex recorded_mutex;
 std::vector<Site> recorded;
 void record(Site site) {
   const std::lock_guard lock(recorded_mutex);
   if (std::find(recorded.begin(), recorded.end(), site) == recorded.end()) recorded.push_back(site);
-}
-bool is_dropped(Site site) {
-  if (recording) record(site);
-  return options.dropped.line == site.line && options.dropped == site;
 }
 
 // The block's shared memory: the size of the launch, uninitialized (NaN), and a guard behind it.
@@ -147,6 +141,20 @@ class Worker {  // an OS thread that runs one block at a time
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
+  Arrivals& arrivals() { return arrivals_; }
+  unsigned running_thread() const { return static_cast<unsigned>(current_); }
+  void park(Site site) {
+    threads_[static_cast<size_t>(current_)]->waits_at = site;
+    yield();
+  }
+  void pause() {
+    wake(running_thread());
+    turn_to(pick());
+  }
+  void wake(unsigned thread) {
+    warps_[thread / 32].ready |= 1u << thread % 32;
+    ready_warps_ |= 1u << thread / 32;
+  }
   void record_row(const void* row) {
     if (counts_banks_) banks_.record_row(static_cast<unsigned>(current_), row);
   }
@@ -168,8 +176,10 @@ class Worker {  // an OS thread that runs one block at a time
   void check_waits(int count) const;
   void leave_kernel();
   void open_barrier();
+  std::string waiting_threads() const;
   void close(unsigned warp, Meeting& meeting);
   unsigned choose(unsigned mask);
+  uint32_t next_random();
   int pick();
   void yield();
   void turn_to(int next);
@@ -180,6 +190,7 @@ class Worker {  // an OS thread that runs one block at a time
   std::vector<Warp> warps_;
   std::vector<WarpGroup> groups_;
   SharedMemory shared_;
+  Arrivals arrivals_;
   BankCounter banks_;
   SectorCounter sectors_;
   bool counts_banks_ = false;
@@ -233,6 +244,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   prepare_threads(launch, index);
   prepare_warps(count);
   shared_.prepare(launch.shared_bytes);
+  arrivals_.forget();
   live_ = count, waiting_ = 0;
   waited_ = 0, allows_ = false;
   if (options.closed_memory) ClosedMemory::close();
@@ -251,6 +263,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   }
   for (const WarpGroup& group : groups_)
     if (group.products.in_flight()) stop("a warp group leaves its kernel before its products are done");
+  arrivals_.check_end();
   if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
   if (options.closed_memory) check_waits(count);
@@ -382,11 +395,14 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
   yield();
 }
 
+uint32_t Worker::next_random() {
+  random_ ^= random_ << 13, random_ ^= random_ >> 17, random_ ^= random_ << 5;
+  return random_;
+}
 unsigned Worker::choose(unsigned mask) {
   if (options.order == Order::forward) return static_cast<unsigned>(std::countr_zero(mask));
   if (options.order == Order::reverse) return 31 - static_cast<unsigned>(std::countl_zero(mask));
-  random_ ^= random_ << 13, random_ ^= random_ >> 17, random_ ^= random_ << 5;
-  const unsigned turn = random_ & 31;
+  const unsigned turn = next_random() & 31;
   return (static_cast<unsigned>(std::countr_zero(std::rotr(mask, static_cast<int>(turn)))) + turn) & 31;
 }
 int Worker::pick() {
@@ -396,10 +412,24 @@ int Worker::pick() {
   return static_cast<int>(w * 32 + lane);
 }
 void Worker::yield() {
-  if (!ready_warps_)
-    stop("deadlock: " + std::to_string(live_) + " threads wait, one of them at " +
-         text(threads_[static_cast<size_t>(current_)]->waits_at));
+  while (!ready_warps_ && arrivals_.land_copy(next_random())) {
+  }
+  if (!ready_warps_) stop("deadlock: " + std::to_string(live_) + " threads wait: " + waiting_threads());
   turn_to(pick());
+}
+// Returns the sites of the threads that are live, each with the number of threads.
+std::string Worker::waiting_threads() const {
+  std::vector<std::pair<std::string, int>> sites;
+  for (size_t t = 0; t < warps_.size() * 32; ++t) {
+    if (!(warps_[t / 32].live >> t % 32 & 1u)) continue;
+    const std::string at = text(threads_[t]->waits_at) + arrivals_.missing(static_cast<unsigned>(t));
+    if (sites.empty() || sites.back().first != at) sites.push_back({at, 0});
+    ++sites.back().second;
+  }
+  std::string result;
+  for (const auto& [at, threads] : sites)
+    result += (result.empty() ? "" : "; ") + std::to_string(threads) + " at " + at;
+  return result;
 }
 void Worker::turn_to(int next) {
   if (next == current_) return;
@@ -452,7 +482,17 @@ void run(const Launch& launch) {
 void record_access(const void* data, size_t bytes, const void* instruction) {
   if (counts_bank_traffic && worker) worker->record_access(data, bytes, instruction);
 }
+bool is_dropped(Site site) {
+  if (recording) record(site);
+  return options.dropped.line == site.line && options.dropped == site;
+}
+unsigned running_thread() { return worker->running_thread(); }
+void park(Site site) { worker->park(site); }
+void wake(unsigned thread) { worker->wake(thread); }
+void pause() { worker->pause(); }
+Arrivals& arrivals() { return worker->arrivals(); }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
+bool holds_shared(const void* data, size_t bytes) { return worker->holds_shared(data, bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
 void wait_for_earlier(Site site) { worker->wait_for_earlier(site); }

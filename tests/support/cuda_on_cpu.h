@@ -12,12 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/arrivals.h"
 #include "tests/support/group_products.h"
+#include "tests/support/site.h"
 
 struct dim3 {
   unsigned x, y, z;
@@ -30,18 +30,8 @@ namespace cuda_on_cpu {
 
 // ---- for tests
 
-struct Site {  // a source line of a kernel
-  const char* file = "";
-  int line = 0;
-  static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
-  }
-  friend bool operator==(Site a, Site b) {
-    return a.line == b.line && (a.file == b.file || !std::strcmp(a.file, b.file));
-  }
-};
-
 enum class Order { forward, reverse, random };  // order in which blocks, and the threads of a block, run
+enum class Landing { late, early };             // tile copies land when no thread can run, or when they start
 
 inline int environment_number(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
@@ -52,7 +42,7 @@ struct Options {
   Order order = Order::forward;
   uint32_t seed = 1;                  // for Order::random
   int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
-  Site dropped;                       // injected fault: the barrier or wait at this site does nothing
+  Site dropped;                       // injected fault: the barrier, arrival, wait or fence at this site does nothing
   bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
@@ -63,18 +53,13 @@ struct Options {
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
+  Landing landing = Landing::late;
 };
 inline Options options;
 
-// Returns the __syncthreads and __syncwarp that `run` reaches, with closed memory also the sites of
-// wait_for_earlier and allow_next.
+// Returns the barriers, arrivals, waits and fences that `run` reaches, with closed memory also the
+// sites of wait_for_earlier and allow_next.
 std::vector<Site> barriers_reached(const std::function<void()>& run);
-
-// A bug in a kernel that hangs or gives undefined results on a GPU.
-class Fault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // The pattern of uninitialized memory: a NaN as f32, as f64 and as either bf16 half. As an integer
 // it is -51: not 0 or -1, and as an index it stays within the guard before an array.
@@ -98,7 +83,8 @@ struct Launch {
 };
 void run(const Launch& launch);
 
-void* shared_memory(size_t bytes);               // Fault if the launch requested less
+void* shared_memory(size_t bytes);  // Fault if the launch requested less
+bool holds_shared(const void* data, size_t bytes);
 void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
 void wait_for_earlier(Site site = Site::current());

@@ -1,0 +1,61 @@
+// Transaction barriers in shared memory (PTX mbarrier), of compute capability 9.0: threads wait for
+// arrivals of other threads and for copies to shared memory (tile_copies.cuh), while the rest of the
+// block continues. The emulation (tests/support/arrivals.h) follows the PTX manual.
+//
+// A barrier counts phases from 0. A phase is complete after `arrivals` arrivals and after as many
+// bytes of copies as its arrivals expect; the next phase then begins.
+//   init(arrivals)         by one thread, which then calls barriers_initialized(); a __syncthreads() follows
+//   arrive()               arrives in the current phase. Writes and reads before it are done for the threads that wait
+//   expect(bytes)          arrives, and lets the phase wait for this many bytes of copies as well
+//   wait(parity)           returns when the current or the latest complete phase is complete and has this parity:
+//                          a thread passes 0, 1, 0, ... for the phases 0, 1, 2, ...; before phase 0 parity 1 passes
+//   barriers_initialized() shows the initialization to copies
+#pragma once
+
+#include "cuda/matmul/tensor_core.cuh"
+
+// An instruction of code for 90a; kernels in code for other architectures never reach it.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define ORRERY_90A(...) asm volatile(__VA_ARGS__)
+#else
+#define ORRERY_90A(...)
+#endif
+
+namespace orrery::cuda {
+
+struct TransactionBarrier {
+  uint64_t state;
+
+#if defined(__CUDACC__)
+  __device__ void init(int arrivals) {
+    ORRERY_90A("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    ORRERY_90A("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
+  __device__ void expect(int bytes) {
+    ORRERY_90A("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
+               : "memory");
+  }
+  __device__ void wait(unsigned parity) {
+    ORRERY_90A(
+        "{.reg .pred complete; again: mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1; "
+        "@!complete bra again;}" ::"r"(shared_address(this)),
+        "r"(parity)
+        : "memory");
+  }
+#else
+  void init(int arrivals, Site site = Site::current()) { cuda_on_cpu::arrivals().init(this, arrivals, site); }
+  void arrive(Site site = Site::current()) { cuda_on_cpu::arrivals().arrive(this, 0, site); }
+  void expect(int bytes, Site site = Site::current()) { cuda_on_cpu::arrivals().arrive(this, bytes, site); }
+  void wait(unsigned parity, Site site = Site::current()) { cuda_on_cpu::arrivals().wait(this, parity, site); }
+#endif
+};
+
+#if defined(__CUDACC__)
+__device__ inline void barriers_initialized() { ORRERY_90A("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+#else
+inline void barriers_initialized(Site site = Site::current()) { cuda_on_cpu::arrivals().show(site); }
+#endif
+
+}  // namespace orrery::cuda
