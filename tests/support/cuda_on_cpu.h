@@ -54,6 +54,7 @@ struct Options {
   // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
   Landing landing = Landing::late;
+  bool has_tensor_maps = true;  // false: a driver that is too old for them
 };
 inline Options options;
 

@@ -77,6 +77,8 @@ inline void __threadfence() {}  // atomicInc orders all memory accesses
 
 // ---- the runtime. Every call is synchronous: a launch reports the faults of its kernel.
 
+#define CUDART_VERSION 13000
+
 enum cudaError_t {  // NVIDIA's values
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -95,6 +97,8 @@ enum cudaError_t {  // NVIDIA's values
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDeviceAttr { cudaDevAttrClockRate = 13 };
+enum : unsigned long long { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0, cudaDriverEntryPointSymbolNotFound = 1 };
 enum : unsigned { cudaStreamNonBlocking = 1 };
 enum : unsigned { cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode {
@@ -149,6 +153,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult* found);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
 cudaError_t cudaFreeHost(void* data);
