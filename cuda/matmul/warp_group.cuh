@@ -13,7 +13,8 @@
 //   group_products_wait<N>()           returns when at most N groups, the youngest, are not done.  Until then their d
 //                                      must not be read, and their operands must not be written to
 //   shared_written()                   after a thread's writes to shared memory, or its cp_async_wait if cp_async
-//                                      wrote them, and before the barrier that precedes products that read them
+//                                      wrote them, and before the barrier that precedes products or copies of tiles
+//                                      (tile_copies.cuh) that access them
 //
 // Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines align to 1,024 bytes.
 // Chunk c of line l is stored at c ^ l % 8 in its line, so simultaneous reads use different banks.
@@ -23,7 +24,7 @@
 // A SharedOperand begins at 16 of k: the next 16 are 2 chunks farther in the lines, or 16 lines.
 #pragma once
 
-#include "cuda/matmul/tensor_core.cuh"
+#include "cuda/matmul/arrivals.cuh"
 #include "cuda/runtime/launch.cuh"
 
 namespace orrery::cuda {
@@ -55,71 +56,62 @@ __host__ __device__ inline bool warp_groups() {
 }
 
 // 32 registers in the text of an instruction, and their accumulators.
-#define ORRERY_REGISTERS_0 \
-  "%0,%1,%2,%3,%4,%5,%6,%7," \
-  "%8,%9,%10,%11,%12,%13,%14,%15," \
+#define ORRERY_REGISTERS_0           \
+  "%0,%1,%2,%3,%4,%5,%6,%7,"         \
+  "%8,%9,%10,%11,%12,%13,%14,%15,"   \
   "%16,%17,%18,%19,%20,%21,%22,%23," \
   "%24,%25,%26,%27,%28,%29,%30,%31"
-#define ORRERY_REGISTERS_1 \
+#define ORRERY_REGISTERS_1           \
   "%32,%33,%34,%35,%36,%37,%38,%39," \
   "%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55," \
   "%56,%57,%58,%59,%60,%61,%62,%63"
-#define ORRERY_REGISTERS_2 \
+#define ORRERY_REGISTERS_2           \
   "%64,%65,%66,%67,%68,%69,%70,%71," \
   "%72,%73,%74,%75,%76,%77,%78,%79," \
   "%80,%81,%82,%83,%84,%85,%86,%87," \
   "%88,%89,%90,%91,%92,%93,%94,%95"
-#define ORRERY_REGISTERS_3 \
-  "%96,%97,%98,%99,%100,%101,%102,%103," \
+#define ORRERY_REGISTERS_3                   \
+  "%96,%97,%98,%99,%100,%101,%102,%103,"     \
   "%104,%105,%106,%107,%108,%109,%110,%111," \
   "%112,%113,%114,%115,%116,%117,%118,%119," \
   "%120,%121,%122,%123,%124,%125,%126,%127"
-#define ORRERY_EIGHT(d, j)                                                                                       \
+#define ORRERY_EIGHT(d, j)                                                                                             \
   "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3]), "+f"(d[j + 1][0]), "+f"(d[j + 1][1]), "+f"(d[j + 1][2]), \
       "+f"(d[j + 1][3])
-#define ORRERY_32(d, j) \
-  ORRERY_EIGHT(d, j), ORRERY_EIGHT(d, j + 2), ORRERY_EIGHT(d, j + 4), ORRERY_EIGHT(d, j + 6)
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define ORRERY_WGMMA(...) asm volatile(__VA_ARGS__)
-#else
-#define ORRERY_WGMMA(...)  // never reached in code for other architectures
-#endif
+#define ORRERY_32(d, j) ORRERY_EIGHT(d, j), ORRERY_EIGHT(d, j + 2), ORRERY_EIGHT(d, j + 4), ORRERY_EIGHT(d, j + 6)
 
 template <bool ATransposed, bool BTransposed, int Eights>
 __device__ void group_product(float (&d)[Eights][4], SharedOperand a, SharedOperand b) {
   static_assert(Eights == 1 || Eights == 16 || Eights == 24 || Eights == 32);
   if constexpr (Eights == 1)
-    ORRERY_WGMMA(
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, %6, %7;"
-        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
-        : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+    ORRERY_90A("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, %6, %7;"
+               : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+               : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
   else if constexpr (Eights == 16)
-    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
-                 "}, %64, %65, 1, 1, 1, %66, %67;"
-                 : ORRERY_32(d, 0), ORRERY_32(d, 8)
-                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+    ORRERY_90A("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+               "}, %64, %65, 1, 1, 1, %66, %67;"
+               : ORRERY_32(d, 0), ORRERY_32(d, 8)
+               : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
   else if constexpr (Eights == 24)
-    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
-                 "," ORRERY_REGISTERS_2 "}, %96, %97, 1, 1, 1, %98, %99;"
-                 : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16)
-                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+    ORRERY_90A("wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+               "," ORRERY_REGISTERS_2 "}, %96, %97, 1, 1, 1, %98, %99;"
+               : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16)
+               : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
   else
-    ORRERY_WGMMA("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
-                 "," ORRERY_REGISTERS_2 "," ORRERY_REGISTERS_3 "}, %128, %129, 1, 1, 1, %130, %131;"
-                 : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16), ORRERY_32(d, 24)
-                 : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
+    ORRERY_90A("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" ORRERY_REGISTERS_0 "," ORRERY_REGISTERS_1
+               "," ORRERY_REGISTERS_2 "," ORRERY_REGISTERS_3 "}, %128, %129, 1, 1, 1, %130, %131;"
+               : ORRERY_32(d, 0), ORRERY_32(d, 8), ORRERY_32(d, 16), ORRERY_32(d, 24)
+               : "l"(a.bits), "l"(b.bits), "n"(int{ATransposed}), "n"(int{BTransposed}));
 }
-__device__ inline void group_products_begin() { ORRERY_WGMMA("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void group_products_commit() { ORRERY_WGMMA("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ inline void group_products_begin() { ORRERY_90A("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void group_products_commit() { ORRERY_90A("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int InFlight>
 __device__ void group_products_wait() {
-  ORRERY_WGMMA("wgmma.wait_group.sync.aligned %0;" ::"n"(InFlight) : "memory");
+  ORRERY_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(InFlight) : "memory");
 }
-__device__ inline void shared_written() { ORRERY_WGMMA("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void shared_written() { ORRERY_90A("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-#undef ORRERY_WGMMA
 #undef ORRERY_32
 #undef ORRERY_EIGHT
 #undef ORRERY_REGISTERS_0
@@ -147,7 +139,7 @@ void group_products_wait(Site site = Site::current()) {
   int in_flight = InFlight;
   cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::wait, &in_flight, site);
 }
-inline void shared_written() { cuda_on_cpu::copies().make_visible(); }
+inline void shared_written(Site site = Site::current()) { cuda_on_cpu::show_writes(site); }
 
 #endif
 

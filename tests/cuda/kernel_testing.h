@@ -81,6 +81,19 @@ void in_every_order(const F& f) {
 #endif
 }
 
+// Calls f with copies of tiles that land late and early; on a GPU, once.
+template <class F>
+void at_every_landing(const F& f) {
+#if defined(EMULATE_CUDA)
+  for (const auto landing : {cuda_on_cpu::Landing::early, cuda_on_cpu::Landing::late}) {
+    cuda_on_cpu::options.landing = landing;
+    f();
+  }
+#else
+  f();
+#endif
+}
+
 #if defined(EMULATE_CUDA)
 // Returns true if right() is true in every thread order; faults of the emulation count as false.
 template <class F>

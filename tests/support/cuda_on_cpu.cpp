@@ -30,7 +30,9 @@ namespace {
 constexpr unsigned full_warp = ~0u;
 
 // PTX's .aligned: undefined unless all threads of a warp execute the same instruction.
-bool is_aligned(Operation operation) { return operation == mma || operation == load_matrix; }
+bool is_aligned(Operation operation) {
+  return operation == mma || operation == load_matrix || operation == store_matrix;
+}
 
 std::atomic<bool> recording = false;
 std::mutex recorded_mutex;
@@ -122,6 +124,7 @@ struct CudaThread {
   dim3 index;
   Site waits_at;
   Copies copies;
+  TileStores stores;
 };
 
 class Worker;
@@ -141,6 +144,8 @@ class Worker {  // an OS thread that runs one block at a time
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
+  TileStores& stores() { return threads_[static_cast<size_t>(current_)]->stores; }
+  HiddenWrites& hidden_writes() { return hidden_writes_; }
   Arrivals& arrivals() { return arrivals_; }
   unsigned running_thread() const { return static_cast<unsigned>(current_); }
   void park(Site site) {
@@ -191,6 +196,7 @@ class Worker {  // an OS thread that runs one block at a time
   std::vector<WarpGroup> groups_;
   SharedMemory shared_;
   Arrivals arrivals_;
+  HiddenWrites hidden_writes_;
   BankCounter banks_;
   SectorCounter sectors_;
   bool counts_banks_ = false;
@@ -218,7 +224,7 @@ void Worker::prepare_threads(const Launch& launch, int64_t index) {
       threads_.back()->fiber.prepare(static_cast<int>(t), entry);
     }
     threads_[t]->index = {t % b.x, t / b.x % b.y, t / b.x / b.y};
-    threads_[t]->copies.forget();
+    threads_[t]->copies.forget(), threads_[t]->stores.forget();
   }
 }
 
@@ -244,7 +250,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   prepare_threads(launch, index);
   prepare_warps(count);
   shared_.prepare(launch.shared_bytes);
-  arrivals_.forget();
+  arrivals_.forget(), hidden_writes_.forget();
   live_ = count, waiting_ = 0;
   waited_ = 0, allows_ = false;
   if (options.closed_memory) ClosedMemory::close();
@@ -283,6 +289,7 @@ void Worker::entry() {
     acquire(&worker->start_);
     try {
       worker->launch_->body.call(worker->launch_->body.object);
+      worker->stores().check_end();
     } catch (...) {
       worker->error_ = std::current_exception();
     }
@@ -351,7 +358,7 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
   if (meeting.mask != mask || meeting.operation != operation)
     stop("lanes of a warp meet in different operations, at " + text(site));
   if (is_aligned(operation) && meeting.site != site)
-    stop("parts of a warp call mma or ldmatrix at two places: " + text(meeting.site) + " and " + text(site));
+    stop("parts of a warp call mma, ldmatrix or stmatrix at two places: " + text(meeting.site) + " and " + text(site));
   char* const clock = &meeting.clock[meeting.generation & 1];
   if (orders_memory) release(clock);
   warp.argument[lane] = argument;
@@ -363,8 +370,9 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
 }
 void Worker::close(unsigned w, Meeting& meeting) {
   if (is_aligned(meeting.operation) && meeting.arrived != full_warp)
-    stop("mma or ldmatrix without all 32 lanes of a warp, at " + text(meeting.site));
-  if (meeting.operation == load_matrix && counts_banks_) banks_.load_matrices(w);
+    stop("mma, ldmatrix or stmatrix without all 32 lanes of a warp, at " + text(meeting.site));
+  if ((meeting.operation == load_matrix || meeting.operation == store_matrix) && counts_banks_)
+    banks_.access_matrices(w);
   if (meeting.operation) meeting.operation(warps_[w].argument, meeting.arrived);
   warps_[w].ready |= meeting.arrived;
   ready_warps_ |= 1u << w;
@@ -491,6 +499,8 @@ void park(Site site) { worker->park(site); }
 void wake(unsigned thread) { worker->wake(thread); }
 void pause() { worker->pause(); }
 Arrivals& arrivals() { return worker->arrivals(); }
+TileStores& tile_stores() { return worker->stores(); }
+HiddenWrites& hidden_writes() { return worker->hidden_writes(); }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 bool holds_shared(const void* data, size_t bytes) { return worker->holds_shared(data, bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
@@ -509,9 +519,10 @@ void warp_barrier(unsigned mask, Site site) {
   if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
 }
 
-void check_matrix_row(const void* row, Site site) {
-  if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
-  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address is outside shared memory, at " + text(site));
+void check_matrix_row(const char* instruction, const void* row, Site site) {
+  const std::string name = instruction;
+  if (reinterpret_cast<uintptr_t>(row) % 16) stop(name + ": an address is not a multiple of 16, at " + text(site));
+  if (!worker->holds_shared(row, 16)) stop(name + ": an address is outside shared memory, at " + text(site));
   worker->record_row(row);
 }
 Copies& copies() { return worker->copies(); }

@@ -18,6 +18,7 @@
 #include "tests/support/arrivals.h"
 #include "tests/support/group_products.h"
 #include "tests/support/site.h"
+#include "tests/support/tile_copies.h"
 
 struct dim3 {
   unsigned x, y, z;
@@ -92,7 +93,8 @@ void wait_for_earlier(Site site = Site::current());
 void allow_next(Site site = Site::current());
 
 // The last lane of `mask` to arrive runs `operation` for the warp; lane[i] is lane i's argument.
-// Lanes that left the kernel are skipped. mma and load_matrix require all 32 lanes at one site.
+// Lanes that left the kernel are skipped. mma, load_matrix and store_matrix require all 32 lanes at
+// one site.
 using Operation = void (*)(void* const* lane, unsigned mask);
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
 void warp_barrier(unsigned mask, Site site);
@@ -119,6 +121,11 @@ struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
   bool transpose;
 };
 void load_matrix(void* const* lane, unsigned mask);
+struct StoreMatrix {  // stmatrix of four 8 x 8 matrices of 16-bit elements
+  const uint32_t* matrix;
+  unsigned char row[16];  // what the lane's address receives
+};
+void store_matrix(void* const* lane, unsigned mask);
 
 // The last of a warp group's 128 threads to arrive runs the step for all. All are at one site.
 void group_operation(GroupStep step, void* argument, Site site);
@@ -126,8 +133,9 @@ unsigned shared_address(const void* p);  // bytes from the beginning of the bloc
 // Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
 
-// Throws a Fault unless the row that this lane passes to ldmatrix is aligned and in shared memory.
-void check_matrix_row(const void* row, Site site);
+// Throws a Fault unless the row that this lane passes to ldmatrix or stmatrix is aligned and in
+// shared memory.
+void check_matrix_row(const char* instruction, const void* row, Site site);
 
 // A thread's copies to shared memory in flight (PTX cp.async). The destination is uninitialized
 // until the thread waits for the copy's group, because a GPU may write it at any time before. In a

@@ -107,4 +107,13 @@ void load_matrix(void* const* lane, unsigned) {
   }
 }
 
+// stmatrix: the inverse of ldmatrix without its transpose.
+void store_matrix(void* const* lane, unsigned) {
+  for (int i = 0; i < 32; ++i)
+    for (int pair = 0; pair < 4; ++pair) {
+      const StoreMatrix& from = *static_cast<const StoreMatrix*>(lane[i % 8 * 4 + pair]);
+      std::memcpy(static_cast<StoreMatrix*>(lane[i])->row + pair * 4, &from.matrix[i / 8], 4);
+    }
+}
+
 }  // namespace cuda_on_cpu
