@@ -10,6 +10,13 @@
 //   wait(parity)           returns when the current or the latest complete phase is complete and has this parity:
 //                          a thread passes 0, 1, 0, ... for the phases 0, 1, 2, ...; before phase 0 parity 1 passes
 //   barriers_initialized() shows the initialization to copies
+//
+// Named barriers 1 to 15 (PTX bar; 0 is __syncthreads), for whole warps. Each completes when `threads` threads, a
+// multiple of 32, have called one of these, and is then used again:
+//   named_sync(barrier, threads)    waits until the barrier completes
+//   named_arrive(barrier, threads)  does not wait
+//
+//   elected()                       returns true in one lane of a warp, the same each time; called by all 32 lanes
 #pragma once
 
 #include "cuda/matmul/tensor_core.cuh"
@@ -53,9 +60,35 @@ struct TransactionBarrier {
 };
 
 #if defined(__CUDACC__)
+
 __device__ inline void barriers_initialized() { ORRERY_90A("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void named_sync(int barrier, int threads) {
+  ORRERY_90A("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void named_arrive(int barrier, int threads) {
+  ORRERY_90A("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline bool elected() {
+  int is_elected = 0;
+  ORRERY_90A("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.s32 %0, 1, 0, p;}" : "=r"(is_elected)::"memory");
+  return is_elected;
+}
+
 #else
+
 inline void barriers_initialized(Site site = Site::current()) { cuda_on_cpu::arrivals().show(site); }
+inline void named_sync(int barrier, int threads, Site site = Site::current()) {
+  cuda_on_cpu::named_barriers().meet(barrier, threads, true, site);
+}
+inline void named_arrive(int barrier, int threads, Site site = Site::current()) {
+  cuda_on_cpu::named_barriers().meet(barrier, threads, false, site);
+}
+inline bool elected(Site site = Site::current()) {
+  bool is_elected = false;
+  cuda_on_cpu::warp_operation(~0u, cuda_on_cpu::elect, &is_elected, site);
+  return is_elected;
+}
+
 #endif
 
 }  // namespace orrery::cuda

@@ -15,6 +15,9 @@
 //   shared_written()                   after a thread's writes to shared memory, or its cp_async_wait if cp_async
 //                                      wrote them, and before the barrier that precedes products or copies of tiles
 //                                      (tile_copies.cuh) that access them
+//   take_registers<N>()                the registers of each of its threads are N from here on, more than before.  Waits
+//   give_registers<N>()                until other groups have given as many; N is less than before.  A multiple of 8
+//                                      from 24 to 240; at first 65,536 by the block's threads, rounded down
 //
 // Operands are lines of 128 bytes, eight chunks of 16 bytes; eight lines align to 1,024 bytes.
 // Chunk c of line l is stored at c ^ l % 8 in its line, so simultaneous reads use different banks.
@@ -110,6 +113,14 @@ template <int InFlight>
 __device__ void group_products_wait() {
   ORRERY_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(InFlight) : "memory");
 }
+template <int Registers>
+__device__ void take_registers() {
+  ORRERY_90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ void give_registers() {
+  ORRERY_90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
 __device__ inline void shared_written() { ORRERY_90A("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #undef ORRERY_32
@@ -138,6 +149,16 @@ template <int InFlight>
 void group_products_wait(Site site = Site::current()) {
   int in_flight = InFlight;
   cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::wait, &in_flight, site);
+}
+template <int Registers>
+void take_registers(Site site = Site::current()) {
+  int registers = Registers;
+  cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::take, &registers, site);
+}
+template <int Registers>
+void give_registers(Site site = Site::current()) {
+  int registers = Registers;
+  cuda_on_cpu::group_operation(cuda_on_cpu::GroupStep::give, &registers, site);
 }
 inline void shared_written(Site site = Site::current()) { cuda_on_cpu::show_writes(site); }
 

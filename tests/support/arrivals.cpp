@@ -114,4 +114,29 @@ void Arrivals::check_end() const {
 }
 void Arrivals::forget() { barriers_.clear(), copies_.clear(); }
 
+void NamedBarriers::meet(int number, int threads, bool waits, Site site) {
+  if (is_dropped(site)) return;
+  const auto refuse = [&](const std::string& what) {
+    stop("named barrier " + std::to_string(number) + ": " + what + ", at " + text(site));
+  };
+  if (number < 1 || number > 15) refuse("barriers 1 to 15 exist");
+  if (threads < 32 || threads % 32) refuse(std::to_string(threads) + " threads; a multiple of 32");
+  Barrier& b = barriers_[number];
+  if (b.arrived.empty()) b.threads = threads;
+  if (b.threads != threads) refuse(std::to_string(threads) + " threads, elsewhere " + std::to_string(b.threads));
+  if (std::find(b.arrived.begin(), b.arrived.end(), running_thread()) != b.arrived.end())
+    refuse("a thread arrives twice before it completes");
+  char* const clock = &b.clock[b.completions & 1];
+  release(clock);
+  b.arrived.push_back(running_thread());
+  if (waits) b.waiting.push_back(running_thread());
+  if (static_cast<int>(b.arrived.size()) == threads) {
+    b.arrived.clear(), ++b.completions;
+    for (const unsigned thread : std::exchange(b.waiting, {})) wake(thread);
+  }
+  if (!waits) return pause();
+  park(site);
+  acquire(clock);
+}
+
 }  // namespace cuda_on_cpu

@@ -57,4 +57,21 @@ class Arrivals {
 };
 Arrivals& arrivals();  // of the running block
 
+// Named barriers of a block (bar.sync, bar.arrive).
+class NamedBarriers {
+ public:
+  void meet(int number, int threads, bool waits, Site site);
+  void forget() { barriers_.clear(); }
+
+ private:
+  struct Barrier {
+    int threads;
+    std::vector<unsigned> arrived, waiting;
+    int completions;
+    char clock[2];  // of even and odd completions
+  };
+  std::map<int, Barrier> barriers_;
+};
+NamedBarriers& named_barriers();  // of the running block
+
 }  // namespace cuda_on_cpu

@@ -31,7 +31,7 @@ constexpr unsigned full_warp = ~0u;
 
 // PTX's .aligned: undefined unless all threads of a warp execute the same instruction.
 bool is_aligned(Operation operation) {
-  return operation == mma || operation == load_matrix || operation == store_matrix;
+  return operation == mma || operation == load_matrix || operation == store_matrix || operation == elect;
 }
 
 std::atomic<bool> recording = false;
@@ -118,6 +118,7 @@ struct WarpGroup {  // a warp group, and how many of its threads have arrived at
   Site site;
   void* argument[threads_of_group];
   GroupProducts products;
+  int registers = 0;  // of each thread
 };
 struct CudaThread {
   Fiber fiber;
@@ -146,6 +147,7 @@ class Worker {  // an OS thread that runs one block at a time
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
   TileStores& stores() { return threads_[static_cast<size_t>(current_)]->stores; }
   HiddenWrites& hidden_writes() { return hidden_writes_; }
+  NamedBarriers& named_barriers() { return named_barriers_; }
   Arrivals& arrivals() { return arrivals_; }
   unsigned running_thread() const { return static_cast<unsigned>(current_); }
   void park(Site site) {
@@ -182,6 +184,8 @@ class Worker {  // an OS thread that runs one block at a time
   void leave_kernel();
   void open_barrier();
   std::string waiting_threads() const;
+  void set_registers(WarpGroup& group, int registers);
+  void check_registers() const;
   void close(unsigned warp, Meeting& meeting);
   unsigned choose(unsigned mask);
   uint32_t next_random();
@@ -197,6 +201,7 @@ class Worker {  // an OS thread that runs one block at a time
   SharedMemory shared_;
   Arrivals arrivals_;
   HiddenWrites hidden_writes_;
+  NamedBarriers named_barriers_;
   BankCounter banks_;
   SectorCounter sectors_;
   bool counts_banks_ = false;
@@ -207,7 +212,7 @@ class Worker {  // an OS thread that runs one block at a time
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
   bool visible_ = true, visible_here_ = true;  // all copies are visible: at the last barrier; so far at the current one
-  Site barrier_site_;
+  Site barrier_site_, took_registers_;
   char start_ = 0, end_ = 0, barrier_clock_[2] = {};
   std::exception_ptr error_;
 };
@@ -237,7 +242,8 @@ void Worker::prepare_warps(int count) {
   }
   ready_warps_ = full_warp >> (32 - warps_.size());
   groups_.resize(static_cast<size_t>(count) / threads_of_group);
-  for (WarpGroup& group : groups_) group.arrived = 0, group.products.forget();
+  for (WarpGroup& group : groups_)
+    group.arrived = 0, group.products.forget(), group.registers = std::min(65536 / count / 8 * 8, 248);
   visible_ = visible_here_ = true;
 }
 
@@ -250,7 +256,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   prepare_threads(launch, index);
   prepare_warps(count);
   shared_.prepare(launch.shared_bytes);
-  arrivals_.forget(), hidden_writes_.forget();
+  arrivals_.forget(), hidden_writes_.forget(), named_barriers_.forget();
   live_ = count, waiting_ = 0;
   waited_ = 0, allows_ = false;
   if (options.closed_memory) ClosedMemory::close();
@@ -270,6 +276,7 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   for (const WarpGroup& group : groups_)
     if (group.products.in_flight()) stop("a warp group leaves its kernel before its products are done");
   arrivals_.check_end();
+  check_registers();
   if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
   if (options.closed_memory) check_waits(count);
@@ -358,7 +365,8 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
   if (meeting.mask != mask || meeting.operation != operation)
     stop("lanes of a warp meet in different operations, at " + text(site));
   if (is_aligned(operation) && meeting.site != site)
-    stop("parts of a warp call mma, ldmatrix or stmatrix at two places: " + text(meeting.site) + " and " + text(site));
+    stop("parts of a warp call mma, ldmatrix, stmatrix or elect at two places: " + text(meeting.site) + " and " +
+         text(site));
   char* const clock = &meeting.clock[meeting.generation & 1];
   if (orders_memory) release(clock);
   warp.argument[lane] = argument;
@@ -370,7 +378,7 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
 }
 void Worker::close(unsigned w, Meeting& meeting) {
   if (is_aligned(meeting.operation) && meeting.arrived != full_warp)
-    stop("mma, ldmatrix or stmatrix without all 32 lanes of a warp, at " + text(meeting.site));
+    stop("mma, ldmatrix, stmatrix or elect without all 32 lanes of a warp, at " + text(meeting.site));
   if ((meeting.operation == load_matrix || meeting.operation == store_matrix) && counts_banks_)
     banks_.access_matrices(w);
   if (meeting.operation) meeting.operation(warps_[w].argument, meeting.arrived);
@@ -398,9 +406,26 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
       group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
     if (step == GroupStep::commit) group.products.commit();
     if (step == GroupStep::wait) group.products.wait(*static_cast<const int*>(argument));
+    if (step == GroupStep::take || step == GroupStep::give) set_registers(group, *static_cast<const int*>(argument));
     for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;
   }
   yield();
+}
+
+void Worker::set_registers(WarpGroup& group, int registers) {
+  const bool takes = group.step == GroupStep::take;
+  if (registers % 8 || registers < 24 || registers > 240 || (registers < group.registers) == takes)
+    stop("registers: a warp group " + std::string(takes ? "takes " : "gives ") + std::to_string(registers) + " after " +
+         std::to_string(group.registers) + ", at " + text(group.site));
+  group.registers = registers;
+  if (takes) took_registers_ = group.site;
+}
+void Worker::check_registers() const {
+  int all = 0;
+  for (const WarpGroup& group : groups_) all += group.registers * static_cast<int>(threads_of_group);
+  if (all > 65536)
+    stop("registers: the warp groups of a block take " + std::to_string(all) + " of 65536, the last at " +
+         text(took_registers_));
 }
 
 uint32_t Worker::next_random() {
@@ -500,6 +525,7 @@ void wake(unsigned thread) { worker->wake(thread); }
 void pause() { worker->pause(); }
 Arrivals& arrivals() { return worker->arrivals(); }
 TileStores& tile_stores() { return worker->stores(); }
+NamedBarriers& named_barriers() { return worker->named_barriers(); }
 HiddenWrites& hidden_writes() { return worker->hidden_writes(); }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 bool holds_shared(const void* data, size_t bytes) { return worker->holds_shared(data, bytes); }

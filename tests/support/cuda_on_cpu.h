@@ -93,8 +93,8 @@ void wait_for_earlier(Site site = Site::current());
 void allow_next(Site site = Site::current());
 
 // The last lane of `mask` to arrive runs `operation` for the warp; lane[i] is lane i's argument.
-// Lanes that left the kernel are skipped. mma, load_matrix and store_matrix require all 32 lanes at
-// one site.
+// Lanes that left the kernel are skipped. elect, mma, load_matrix and store_matrix require all 32
+// lanes at one site.
 using Operation = void (*)(void* const* lane, unsigned mask);
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
 void warp_barrier(unsigned mask, Site site);
@@ -109,7 +109,8 @@ struct Vote {
   unsigned predicate, ballot;
 };
 void ballot(void* const* lane, unsigned mask);
-struct Mma {  // m16n8k16 of bf16: d += a b
+void elect(void* const* lane, unsigned mask);  // sets the leader's bool
+struct Mma {                                   // m16n8k16 of bf16: d += a b
   float* d;
   const uint32_t *a, *b;
 };

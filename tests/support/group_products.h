@@ -18,7 +18,7 @@ struct GroupProduct {  // m64nNk16 of bf16: d += a b
   uint64_t a, b;       // descriptors
   bool a_transposed, b_transposed;
 };
-enum class GroupStep { start, commit, wait };
+enum class GroupStep { start, commit, wait, take, give };  // take, give: of registers
 
 // The products of one warp group.
 class GroupProducts {

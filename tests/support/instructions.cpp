@@ -26,6 +26,14 @@ void ballot(void* const* lane, unsigned mask) {
     if (mask >> i & 1u) static_cast<Vote*>(lane[i])->ballot = votes;
 }
 
+// elect.sync: the leader may be any lane, but is the same each time.
+void elect(void* const* lane, unsigned) {
+  const unsigned leader = options.order == Order::forward   ? 0
+                          : options.order == Order::reverse ? 31
+                                                            : options.seed % 32;
+  *static_cast<bool*>(lane[leader]) = true;
+}
+
 // Two bf16 values in a register.
 static float low(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
