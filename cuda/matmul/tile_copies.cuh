@@ -2,10 +2,10 @@
 // capability 9.0. One thread starts a copy; no thread computes its addresses. The emulation
 // (tests/support/tile_copies.h) follows the PTX manual.
 //
-// A tile (tensor_map.h) is lines of 128 bytes in shared memory as in warp_group.cuh, line after line of dimension 1, then
-// 2 and 3; the first aligns to 1,024 bytes. `at`: the tensor's coordinates of its first element, which may be negative.
-//   tile_load(to, map, barrier, at)     starts a copy to shared memory; elements outside the tensor become 0. The barrier
-//                                       expects the bytes of the whole tile
+// A tile (tensor_map.h) is lines of 128 bytes in shared memory as in warp_group.cuh, in the order of dimensions 1, 2
+// and 3; the first aligns to 1,024 bytes. `at`: coordinates in the tensor of its first element, which may be negative.
+//   tile_load(to, map, barrier, at)     starts a copy to shared memory; elements outside the tensor become 0. The
+//                                       barrier expects the bytes of the whole tile
 //   bulk_load(to, from, bytes, barrier) the same for adjacent bytes; both addresses and `bytes` are multiples of 16
 //   tile_store(map, from, at)           starts a copy to device memory; elements outside the tensor are not written
 //   tile_stores_commit()                makes a group of the stores that this thread started since its last commit

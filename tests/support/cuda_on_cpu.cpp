@@ -126,6 +126,7 @@ struct CudaThread {
   Site waits_at;
   Copies copies;
   TileStores stores;
+  bool begun = false;  // it called group_products_begin() since products of its group were done
 };
 
 class Worker;
@@ -141,6 +142,7 @@ class Worker {  // an OS thread that runs one block at a time
   void allow_next(Site site);
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
   void meet_group(GroupStep step, void* argument, Site site);
+  void begin_products() { threads_[static_cast<size_t>(current_)]->begun = true; }
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
@@ -229,7 +231,7 @@ void Worker::prepare_threads(const Launch& launch, int64_t index) {
       threads_.back()->fiber.prepare(static_cast<int>(t), entry);
     }
     threads_[t]->index = {t % b.x, t / b.x % b.y, t / b.x / b.y};
-    threads_[t]->copies.forget(), threads_[t]->stores.forget();
+    threads_[t]->copies.forget(), threads_[t]->stores.forget(), threads_[t]->begun = false;
   }
 }
 
@@ -402,10 +404,14 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
   threads_[thread]->waits_at = site;
   if (++group.arrived == threads_of_group) {
     group.arrived = 0;
+    const auto first = threads_.begin() + thread / threads_of_group * threads_of_group;
+    const auto begun = [](const auto& of_group) { return of_group->begun; };
     if (step == GroupStep::start)
-      group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
+      group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes(),
+                           std::all_of(first, first + threads_of_group, begun), site);
     if (step == GroupStep::commit) group.products.commit();
-    if (step == GroupStep::wait) group.products.wait(*static_cast<const int*>(argument));
+    if (step == GroupStep::wait && group.products.wait(*static_cast<const int*>(argument)))
+      std::for_each(first, first + threads_of_group, [](const auto& of_group) { of_group->begun = false; });
     if (step == GroupStep::take || step == GroupStep::give) set_registers(group, *static_cast<const int*>(argument));
     for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;
   }
@@ -533,7 +539,13 @@ void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes);
 void block_barrier(Site site) { worker->barrier(site); }
 void wait_for_earlier(Site site) { worker->wait_for_earlier(site); }
 void allow_next(Site site) { worker->allow_next(site); }
-void group_operation(GroupStep step, void* argument, Site site) { worker->meet_group(step, argument, site); }
+void group_operation(GroupStep step, void* argument, Site site) {
+  const bool droppable = step == GroupStep::commit || step == GroupStep::wait;
+  if (!droppable || !is_dropped(site)) worker->meet_group(step, argument, site);
+}
+void begin_group_products(Site site) {
+  if (!is_dropped(site)) worker->begin_products();
+}
 unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const unsigned char*>(p) -
                                static_cast<const unsigned char*>(worker->shared_memory(0)));

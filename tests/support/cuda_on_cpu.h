@@ -130,6 +130,7 @@ void store_matrix(void* const* lane, unsigned mask);
 
 // The last of a warp group's 128 threads to arrive runs the step for all. All are at one site.
 void group_operation(GroupStep step, void* argument, Site site);
+void begin_group_products(Site site);
 unsigned shared_address(const void* p);  // bytes from the beginning of the block's shared memory
 // Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
