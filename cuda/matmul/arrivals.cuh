@@ -59,6 +59,18 @@ struct TransactionBarrier {
 #endif
 };
 
+// A stage of a ring of buffers, and the parity of its phase: its reader waits for the barrier `full` with this parity,
+// its writer for `empty` with the other one.
+template <int Stages>
+struct PipelineStage {
+  int index = 0;
+  unsigned parity = 0;
+  __device__ void advance() {
+    index = index + 1 == Stages ? 0 : index + 1;
+    parity ^= index == 0;
+  }
+};
+
 #if defined(__CUDACC__)
 
 __device__ inline void barriers_initialized() { ORRERY_90A("fence.mbarrier_init.release.cluster;" ::: "memory"); }

@@ -14,7 +14,7 @@ enum class Mistake {
   none,
   no_init,
   two_inits,
-  unaligned,
+  outside,
   no_arrivals,
   no_arrival,
   two_arrivals,
@@ -37,8 +37,7 @@ __global__ void __launch_bounds__(64) ring_kernel(const float* in, int n, float*
       ring.empty[s].init(mistake == Mistake::no_arrivals ? 0 : 32);
     }
     if (mistake == Mistake::two_inits) ring.full[0].init(1);
-    if (mistake == Mistake::unaligned)
-      reinterpret_cast<cuda::TransactionBarrier*>(reinterpret_cast<char*>(&ring) + 4)->init(1);
+    if (cuda::TransactionBarrier elsewhere; mistake == Mistake::outside) elsewhere.init(1);
     cuda::barriers_initialized();
   }
   __syncthreads();
@@ -96,7 +95,7 @@ TEST_CASE("transaction barriers: wrong initializations, arrivals and parities ar
     fault(Mistake::no_init).value("before its initialization").names("arrivals_test.cpp:");
     fault(Mistake::two_inits).value("twice").names("arrivals_test.cpp:");
     fault(Mistake::no_arrivals).value("0 arrivals").names("arrivals_test.cpp:");
-    fault(Mistake::unaligned).value("8 aligned bytes").names("arrivals_test.cpp:");
+    fault(Mistake::outside).value("8 aligned bytes").names("arrivals_test.cpp:");
     for (const Mistake slip : {Mistake::two_arrivals, Mistake::same_parity, Mistake::late_wait})
       fault(slip).value("phase").names("arrivals_test.cpp:");
     fault(Mistake::overwritten).value("overwritten").names("arrivals_test.cpp:");

@@ -27,21 +27,11 @@ struct Maps {
 };
 enum : int { z_staged = 1, f_staged = 2 };  // named barriers
 
-// The stage that a warp fills or reads, and the parity of its phase.
-struct Stage {
-  int index = 0;
-  unsigned parity = 0;
-  __device__ void advance() {
-    index = index + 1 == stages ? 0 : index + 1;
-    parity ^= index == 0;
-  }
-};
-
 __device__ inline void copy_tiles(Shared& shared, const Maps& maps, const float* bias, int steps, int tiles) {
   shared.v_full.expect(tile_bytes + bias_bytes);
   cuda::tile_load(shared.v, maps.v, shared.v_full, {0, 0, 0, 0});
   cuda::bulk_load(shared.bias, bias, bias_bytes, shared.v_full);
-  Stage stage;
+  cuda::PipelineStage<stages> stage;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x))
     for (int step = 0; step < steps; ++step, stage.advance()) {
       shared.empty[stage.index].wait(stage.parity ^ 1);
@@ -58,10 +48,11 @@ __device__ inline cuda::SharedOperand operand(const unsigned char* tile, int byt
 __device__ inline void multiply(Shared& shared, int steps, int tiles) {
   const int thread = static_cast<int>(threadIdx.x) % cuda::group_threads, lane = thread % 32;
   const bool is_leader = thread == 0;
-  Stage stage;
+  cuda::PipelineStage<stages> stage;
   unsigned taken = 1;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
     float s[side / 8][4], o[side / 8][4];
+    uint32_t w[4][4];  // rounded s: A of the second product
     int last = 0;
     for (int step = 0; step < steps; ++step, stage.advance()) {
       shared.full[stage.index].wait(stage.parity);
@@ -79,7 +70,6 @@ __device__ inline void multiply(Shared& shared, int steps, int tiles) {
     cuda::fence_sums(s);
     if (is_leader) shared.empty[last].arrive();
     if (tile == static_cast<int>(blockIdx.x)) shared.v_full.wait(0);
-    uint32_t w[4][4];
 #pragma unroll
     for (int j = 0; j < side / 8; ++j)
 #pragma unroll
