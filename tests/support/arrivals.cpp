@@ -14,6 +14,7 @@ std::string count(int64_t n, const std::string& unit) { return std::to_string(n)
 }  // namespace
 
 void Arrivals::init(void* barrier, int arrivals, Site site) {
+  const NotOfThread access;
   if (is_dropped(site)) return;
   if (reinterpret_cast<uintptr_t>(barrier) % 8 || !holds_shared(barrier, 8))
     stop("transaction barrier: it must be 8 aligned bytes of shared memory, at " + text(site));
@@ -36,14 +37,17 @@ Arrivals::Barrier& Arrivals::find(void* barrier, Site site) {
 
 void Arrivals::arrive(void* barrier, int64_t bytes, Site site) {
   if (is_dropped(site)) return;
-  Barrier& b = find(barrier, site);
+  add_arrival(find(barrier, site), bytes, site);
+  pause();
+}
+void Arrivals::add_arrival(Barrier& b, int64_t bytes, Site site) {
+  const NotOfThread access;
   if (std::find(b.arrived.begin(), b.arrived.end(), running_thread()) != b.arrived.end())
     stop("transaction barrier: a thread arrives twice in phase " + std::to_string(b.phase) + ", at " + text(site));
   b.arrived.push_back(running_thread());
   release(&b.clock[b.phase & 1]);
   b.bytes += bytes, --b.pending;
   complete_if_done(b, site);
-  pause();
 }
 void Arrivals::complete_if_done(Barrier& b, Site site) {
   if (b.pending > 0) return;
@@ -59,6 +63,12 @@ void Arrivals::complete_if_done(Barrier& b, Site site) {
 void Arrivals::wait(void* barrier, unsigned parity, Site site) {
   if (is_dropped(site)) return;
   Barrier& b = find(barrier, site);
+  const int64_t phase = next_phase(b, parity, site);
+  if (phase == b.phase) park(site);
+  if (phase >= 0) acquire(&b.clock[phase & 1]);
+}
+int64_t Arrivals::next_phase(Barrier& b, unsigned parity, Site site) {
+  const NotOfThread access;
   const int64_t phase = (b.phase & 1) == parity ? b.phase : b.phase - 1;
   const auto [waited, first] = b.waited.insert({running_thread(), -1});
   const int64_t next = waited->second + 1;
@@ -67,11 +77,8 @@ void Arrivals::wait(void* barrier, unsigned parity, Site site) {
          std::to_string(phase) + ", but the next phase of this thread is " + std::to_string(next) + ", at " +
          text(site));
   waited->second = phase;
-  if (phase == b.phase) {
-    b.waiting.push_back(running_thread());
-    park(site);
-  }
-  if (phase >= 0) acquire(&b.clock[phase & 1]);
+  if (phase == b.phase) b.waiting.push_back(running_thread());
+  return phase;
 }
 
 void Arrivals::start_copy(void* barrier, int64_t bytes, std::function<void()> land_it, Site site) {
@@ -88,6 +95,7 @@ void Arrivals::land(const Copy& copy) {
   complete_if_done(*copy.barrier, copy.site);
 }
 bool Arrivals::land_copy(uint32_t random) {
+  const NotOfThread access;
   std::vector<size_t> candidates;
   for (size_t i = 0; i < copies_.size(); ++i)
     if (!copies_[i].barrier->waiting.empty()) candidates.push_back(i);
@@ -116,6 +124,13 @@ void Arrivals::forget() { barriers_.clear(), copies_.clear(); }
 
 void NamedBarriers::meet(int number, int threads, bool waits, Site site) {
   if (is_dropped(site)) return;
+  char* const clock = arrive(number, threads, waits, site);
+  if (!waits) return pause();
+  park(site);
+  acquire(clock);
+}
+char* NamedBarriers::arrive(int number, int threads, bool waits, Site site) {
+  const NotOfThread access;
   const auto refuse = [&](const std::string& what) {
     stop("named barrier " + std::to_string(number) + ": " + what + ", at " + text(site));
   };
@@ -134,9 +149,7 @@ void NamedBarriers::meet(int number, int threads, bool waits, Site site) {
     b.arrived.clear(), ++b.completions;
     for (const unsigned thread : std::exchange(b.waiting, {})) wake(thread);
   }
-  if (!waits) return pause();
-  park(site);
-  acquire(clock);
+  return clock;
 }
 
 }  // namespace cuda_on_cpu

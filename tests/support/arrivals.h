@@ -49,6 +49,8 @@ class Arrivals {
     Site site;
   };
   Barrier& find(void* barrier, Site site);
+  void add_arrival(Barrier& barrier, int64_t bytes, Site site);
+  int64_t next_phase(Barrier& barrier, unsigned parity, Site site);  // the one that this thread waits for
   void complete_if_done(Barrier& barrier, Site site);
   void land(const Copy& copy);
 
@@ -70,6 +72,7 @@ class NamedBarriers {
     int completions;
     char clock[2];  // of even and odd completions
   };
+  char* arrive(int number, int threads, bool waits, Site site);  // returns the clock to wait with
   std::map<int, Barrier> barriers_;
 };
 NamedBarriers& named_barriers();  // of the running block

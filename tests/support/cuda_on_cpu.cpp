@@ -186,6 +186,7 @@ class Worker {  // an OS thread that runs one block at a time
   void leave_kernel();
   void open_barrier();
   std::string waiting_threads() const;
+  void do_group_step(WarpGroup& group, unsigned first_thread);
   void set_registers(WarpGroup& group, int registers);
   void check_registers() const;
   void close(unsigned warp, Meeting& meeting);
@@ -403,19 +404,25 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
   group.argument[thread % threads_of_group] = argument;
   threads_[thread]->waits_at = site;
   if (++group.arrived == threads_of_group) {
-    group.arrived = 0;
-    const auto first = threads_.begin() + thread / threads_of_group * threads_of_group;
-    const auto begun = [](const auto& of_group) { return of_group->begun; };
-    if (step == GroupStep::start)
-      group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes(),
-                           std::all_of(first, first + threads_of_group, begun), site);
-    if (step == GroupStep::commit) group.products.commit();
-    if (step == GroupStep::wait && group.products.wait(*static_cast<const int*>(argument)))
-      std::for_each(first, first + threads_of_group, [](const auto& of_group) { of_group->begun = false; });
-    if (step == GroupStep::take || step == GroupStep::give) set_registers(group, *static_cast<const int*>(argument));
+    do_group_step(group, thread / threads_of_group * threads_of_group);
     for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;
   }
   yield();
+}
+void Worker::do_group_step(WarpGroup& group, unsigned first_thread) {
+  const NotOfThread access;
+  group.arrived = 0;
+  const auto first = threads_.begin() + first_thread, end = first + threads_of_group;
+  const auto begun = [](const auto& thread) { return thread->begun; };
+  if (group.step == GroupStep::start)
+    group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes(),
+                         std::all_of(first, end, begun), group.site);
+  else if (group.step == GroupStep::commit)
+    group.products.commit();
+  else if (const int number = *static_cast<const int*>(group.argument[0]); group.step != GroupStep::wait)
+    set_registers(group, number);
+  else if (group.products.wait(number))
+    std::for_each(first, end, [](const auto& thread) { thread->begun = false; });
 }
 
 void Worker::set_registers(WarpGroup& group, int registers) {

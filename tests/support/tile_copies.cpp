@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/support/cuda_on_cpu.h"
+#include "tests/support/fibers.h"
 #include "tests/support/scheduler.h"
 
 namespace cuda_on_cpu {
@@ -56,6 +57,7 @@ void check_in_flight(const unsigned char* to, size_t bytes, Site site) {
 }  // namespace
 
 void load_tile(void* to, const void* map, void* barrier, const int (&at)[4], Site site) {
+  const NotOfThread access;
   if (is_dropped(site)) return;
   const EncodedTensor tensor = checked_tensor(map, to, site);
   const size_t bytes = bytes_of(tensor);
@@ -73,6 +75,7 @@ void load_tile(void* to, const void* map, void* barrier, const int (&at)[4], Sit
 }
 
 void load_bulk(void* to, const void* from, unsigned bytes, void* barrier, Site site) {
+  const NotOfThread access;
   if (is_dropped(site)) return;
   const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % chunk == 0; };
   if (!aligned(to) || !aligned(from) || bytes % chunk)
@@ -93,6 +96,7 @@ static void write_tile(const EncodedTensor& tensor, const int (&at)[4], unsigned
   });
 }
 void TileStores::start(const void* map, const void* from, const int (&at)[4], Site site) {
+  const NotOfThread access;
   if (is_dropped(site)) return;
   const EncodedTensor tensor = checked_tensor(map, from, site);
   hidden_writes().check(from, bytes_of(tensor), "a tile copy", site);
@@ -105,6 +109,7 @@ void TileStores::commit(Site site) {
   if (!is_dropped(site)) ++committed_;
 }
 void TileStores::wait(int in_flight, Site site) {
+  const NotOfThread access;
   if (is_dropped(site)) return;
   const auto is_read = [&](const Store& store) { return store.group < committed_ - in_flight; };
   for (const Store& store : started_) {
@@ -121,11 +126,13 @@ void TileStores::check_end() const {
 }
 
 void HiddenWrites::write(const void* chunk_of_16) {
+  const NotOfThread access;
   const auto at = reinterpret_cast<uintptr_t>(chunk_of_16);
   writer_[at] = running_thread();
   of_thread_[running_thread()].push_back(at);
 }
 void HiddenWrites::show() {
+  const NotOfThread access;
   auto& mine = of_thread_[running_thread()];
   for (const uintptr_t at : mine)
     if (const auto found = writer_.find(at); found != writer_.end() && found->second == running_thread())

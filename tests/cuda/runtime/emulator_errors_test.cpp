@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float
   fill();
   if (fault != GroupFault::not_shown) cuda::shared_written();
   __syncthreads();
-  if (fault == GroupFault::hidden) cuda::store_chunk(shared.b, {ones, ones, ones, ones});
+  if (fault == GroupFault::hidden && thread == 5) cuda::store_chunk(shared.b, {ones, ones, ones, ones});
   const unsigned other = fault == GroupFault::other_operands && thread >= 64 ? 1024 : 0;
   const auto a = cuda::SharedOperand::at(cuda::shared_address(shared.a) + other, 64 * 128);
   const auto b = cuda::SharedOperand::at(cuda::shared_address(shared.b), 64 * 128);
