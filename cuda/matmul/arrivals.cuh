@@ -7,8 +7,8 @@
 //   init(arrivals)         by one thread, which then calls barriers_initialized(); a __syncthreads() follows
 //   arrive()               arrives in the current phase. Writes and reads before it are done for the threads that wait
 //   expect(bytes)          arrives, and lets the phase wait for this many bytes of copies as well
-//   wait(parity)           returns when the current or the latest complete phase is complete and has this parity:
-//                          a thread passes 0, 1, 0, ... for the phases 0, 1, 2, ...; before phase 0 parity 1 passes
+//   wait(parity)           returns when the phase of this parity is complete. A thread waits for each phase in turn, so
+//                          with 0, 1, 0, ...; before phase 0 is complete, a wait with 1 returns at once
 //   barriers_initialized() shows the initialization to copies
 //
 // Named barriers 1 to 15 (PTX bar; 0 is __syncthreads), for whole warps. Each completes when `threads` threads, a

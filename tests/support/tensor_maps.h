@@ -1,4 +1,4 @@
-// What the emulated driver encodes in a tensor map (cuda.h), for the tile copies (tile_copies.h).
+// The contents of a tensor map that the emulated driver (cuda.h) encodes, for tile_copies.h.
 #pragma once
 
 #include <cstdint>
