@@ -86,6 +86,9 @@ void in_every_order(const F& f) {
 template <class F>
 void at_every_landing(const F& f) {
 #if defined(EMULATE_CUDA)
+  struct Restore {
+    ~Restore() { cuda_on_cpu::options.landing = cuda_on_cpu::Landing::late; }
+  } restore;
   for (const auto landing : {cuda_on_cpu::Landing::early, cuda_on_cpu::Landing::late}) {
     cuda_on_cpu::options.landing = landing;
     f();

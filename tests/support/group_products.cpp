@@ -28,13 +28,13 @@ class Operand {
     if (bits >> 62 != 1 || (bits >> 49 & 7) != 0)
       throw Fault("product of a warp group: an operand is not in lines of 128 bytes from a multiple of 1,024 on");
   }
-  // `site`: of the product that starts, or null at its end.
+  // `site`: of the product that starts; null if no write can be hidden from it.
   uint16_t at(size_t index, size_t k, const Site* site) const {
     const size_t address = address_of(index, k);
     if (address + 2 > bytes_)
       throw Fault("product of a warp group: an operand is beyond the block's shared memory, at byte " +
                   std::to_string(address));
-    if (site && hidden_writes().any()) hidden_writes().check(shared_ + address, 2, "a product of a warp group", *site);
+    if (site) hidden_writes().check(shared_ + address, 2, "a product of a warp group", *site);
     return static_cast<uint16_t>(shared_[address] | shared_[address + 1] << 8);
   }
 
@@ -64,6 +64,7 @@ std::vector<uint16_t> operands(const GroupProduct& product, const std::vector<co
                                const unsigned char* shared, size_t bytes, const Site* site) {
   const Operand b(product.b, product.b_transposed, shared, bytes);
   const Operand a(product.a_registers ? product.b : product.a, product.a_transposed, shared, bytes);
+  if (!hidden_writes().any()) site = nullptr;
   std::vector<uint16_t> result;
   for (size_t row = 0; row < rows; ++row)
     for (size_t k = 0; k < depth; ++k)
