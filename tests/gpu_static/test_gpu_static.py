@@ -48,6 +48,13 @@ class Paths(unittest.TestCase):
                 for o in ("R4, R40, R50, R4", "R8, R40, R52, R8.reuse", "R12, R44, R50, R4", "R8, R44, R52, R8")]
         self.assertEqual(sass.sums_of(trip), 8)
 
+    def test_products_of_warp_groups_have_a_in_registers_or_in_shared_memory(self):
+        trip = [sass.parse(f"/*0000*/ HGMMA.64x64x16.F32.BF16 {o} ;")
+                for o in ("R24, R88, gdesc[UR8].tnspB, RZ, !UPT", "R24, R92, gdesc[UR8].tnspB, R24, gsb0",
+                          "R56, gdesc[UR12], R56, UP0")]
+        self.assertEqual(sass.sums_of(trip), 64)
+        self.assertEqual(sum(map(sass.tensor_work, trip)), 24)
+
     def test_what_is_known_of_numbers(self):
         known = {"R1": 0x12345678, "R2": 5, "R3": 0xFFFFFFFE, "P0": True, "UR4": 7}
         cases = {"MOV R9, R1": 0x12345678, "IMAD R9, R2, 0x3, R2": 20, "IMAD R9, RZ, R8, R2": 5,
