@@ -168,7 +168,7 @@ class Worker {  // an OS thread that runs one block at a time
     if (counts_banks_) banks_.record_row(static_cast<unsigned>(current_), row);
   }
   void record_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
-    if (valid && options.closed_memory) static_cast<void>(*static_cast<const volatile char*>(from));
+    if (valid) ClosedMemory::access(from);
     if (!counts_banks_) return;
     banks_.record_copy(static_cast<unsigned>(current_), to, bytes, site);
     sectors_.record(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));

@@ -22,6 +22,8 @@ class ClosedMemory {
   static void close();
   static void open();  // idempotent
   static bool was_accessed();  // returns whether it was accessed since close()
+  // Accesses device memory if it is closed: by a copy that starts now and may land after the wait.
+  static void access(const void* data);
 };
 
 }  // namespace cuda_on_cpu

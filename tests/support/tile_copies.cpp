@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/support/cuda_on_cpu.h"
+#include "tests/support/early_launch.h"
 #include "tests/support/fibers.h"
 #include "tests/support/scheduler.h"
 
@@ -61,6 +62,7 @@ void load_tile(void* to, const void* map, void* barrier, const int (&at)[4], Sit
   if (is_dropped(site)) return;
   const EncodedTensor tensor = checked_tensor(map, to, site);
   const size_t bytes = bytes_of(tensor);
+  ClosedMemory::access(tensor.data);
   hidden_writes().check(to, bytes, "a tile copy", site);
   never_set(to, bytes);
   const auto land = [=, c0 = at[0], c1 = at[1], c2 = at[2], c3 = at[3]] {
@@ -81,6 +83,7 @@ void load_bulk(void* to, const void* from, unsigned bytes, void* barrier, Site s
   if (!aligned(to) || !aligned(from) || bytes % chunk)
     stop("bulk copy: an address or the number of bytes is not a multiple of 16, at " + text(site));
   if (!holds_shared(to, bytes)) stop("bulk copy: its destination is outside shared memory, at " + text(site));
+  ClosedMemory::access(from);
   hidden_writes().check(to, bytes, "a bulk copy", site);
   never_set(to, bytes);
   const auto land = [=] {
@@ -99,6 +102,7 @@ void TileStores::start(const void* map, const void* from, const int (&at)[4], Si
   const NotOfThread access;
   if (is_dropped(site)) return;
   const EncodedTensor tensor = checked_tensor(map, from, site);
+  ClosedMemory::access(tensor.data);
   hidden_writes().check(from, bytes_of(tensor), "a tile copy", site);
   auto* const first = static_cast<unsigned char*>(const_cast<void*>(from));
   started_.push_back(

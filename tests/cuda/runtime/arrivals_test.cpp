@@ -31,6 +31,7 @@ struct Ring {
 __global__ void __launch_bounds__(64) ring_kernel(const float* in, int n, float* out, Mistake mistake) {
   Ring& ring = cuda::shared_memory<Ring>();
   const bool is_producer = threadIdx.x == 0, is_consumer = threadIdx.x >= 32;
+  cuda::wait_for_earlier();
   if (is_producer && mistake != Mistake::no_init) {
     for (int s = 0; s < stages; ++s) {
       ring.full[s].init(1);

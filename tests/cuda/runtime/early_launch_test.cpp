@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/loops/sort.h"
+#include "cuda/matmul/tile_copies.cuh"
 #include "engine/loops/loops.h"
 #include "engine/tensor/staging.h"
 #include "tests/cuda/attention/on_gpu.h"
@@ -202,6 +203,43 @@ TEST_CASE("early launch: the emulation finds accesses before the wait, threads a
   expect_fault(run(2)).names("wait_for_earlier()").value("1 of 64 threads");
   expect_fault(run(3)).names("allow_next()").names("without");
   cuda_on_cpu::options = {};
+}
+
+struct Tile {
+  alignas(1024) unsigned char lines[1024];
+  cuda::TransactionBarrier full;
+};
+enum class Copied { by_thread, tile, bytes, stored };
+// Starts a copy before the wait that lands after it.
+__global__ void early_copy_kernel(const __grid_constant__ cuda::TensorMap map, const bf16* in, Copied copied) {
+  Tile& tile = cuda::shared_memory<Tile>();
+  tile.full.init(1);
+  cuda::barriers_initialized();
+  tile.full.expect(copied == Copied::tile || copied == Copied::bytes ? 1024 : 0);
+  if (copied == Copied::by_thread) cuda::cp_async<16>(tile.lines, in);
+  if (copied == Copied::tile) cuda::tile_load(tile.lines, map, tile.full, {0, 0, 0, 0});
+  if (copied == Copied::bytes) cuda::bulk_load(tile.lines, in, 1024, tile.full);
+  if (copied == Copied::stored) cuda::tile_store(map, tile.lines, {0, 0, 0, 0});
+  cuda::tile_stores_commit();
+  cuda::wait_for_earlier();
+  cuda::allow_next();
+  cuda::cp_async_wait<0>();
+  cuda::tile_stores_wait<0>();
+  tile.full.wait(0);
+}
+TEST_CASE("early launch: copies that start before the wait and land after it access device memory too early") {
+  DeviceArray<bf16> x(Device::cuda, 64 * 8);
+  const cuda::TensorMap map = *cuda::tensor_map({x.data(), {64, 8, 1, 1}, {64, 0, 0}, {64, 8, 1, 1}});
+  const auto run = [&](Copied copied) {
+    return [&, copied] { cuda::launch({"early", 1, 1, sizeof(Tile)}, early_copy_kernel, map, x.input(), copied); };
+  };
+  for (const Copied copied : {Copied::by_thread, Copied::tile, Copied::bytes, Copied::stored}) {
+    CAPTURE(static_cast<int>(copied));
+    run(copied)();
+    cuda_on_cpu::options.closed_memory = true;
+    expect_fault(run(copied)).names("accessed before").names("wait_for_earlier()");
+    cuda_on_cpu::options = {};
+  }
 }
 
 TEST_CASE("early launch: every launch may start early, also in a CUDA graph") {

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(32)
     shared.full.init(1);
     if (!is(Mistake::not_shown)) cuda::barriers_initialized();
   }
+  cuda::wait_for_earlier();
   __syncthreads();
   if (lane == 0) {
     const int off = is(Mistake::unaligned) ? 64 : is(Mistake::outside) ? tile_bytes : 0;
@@ -134,6 +135,7 @@ struct Matrices {
 __global__ void store_kernel(uint16_t* out) {
   Matrices& shared = cuda::shared_memory<Matrices>();
   const unsigned lane = threadIdx.x;
+  cuda::wait_for_earlier();
   uint32_t x[4];
   for (unsigned m = 0; m < 4; ++m) x[m] = (m * 64 + lane * 2) | (m * 64 + lane * 2 + 1) << 16;
   cuda::store_matrices(shared.element[lane / 8][lane % 8], x);

@@ -39,6 +39,7 @@ __device__ inline void copy_tiles(Shared& shared, const Maps& maps, const float*
       cuda::tile_load(shared.a[stage.index], maps.a, shared.full[stage.index], {step * side, tile * side, 0, 0});
       cuda::tile_load(shared.b[stage.index], maps.b, shared.full[stage.index], {step * side, 0, 0, 0});
     }
+  cuda::allow_next();
 }
 
 __device__ inline cuda::SharedOperand operand(const unsigned char* tile, int bytes) {
@@ -136,6 +137,7 @@ __global__ void __launch_bounds__(384, 1)
     shared.taken.init(1);
     cuda::barriers_initialized();
   }
+  cuda::wait_for_earlier();
   __syncthreads();
   if (group == 0) {
     cuda::give_registers<40>();

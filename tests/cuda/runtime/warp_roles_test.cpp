@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(64) turns_kernel(float* out, int turns, Mistak
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto is = [&](Mistake one) { return mistake == one; };
   float sum = 0;
+  cuda::wait_for_earlier();
   for (int turn = 0; turn < turns; ++turn) {
     if (threadIdx.x < 32) {
       if (turn > 0) cuda::named_sync(2, is(Mistake::other_count) ? 96 : 64);
@@ -48,6 +49,7 @@ TEST_CASE("named barriers: two warps take turns") {
 }
 
 __global__ void elect_kernel(int32_t* out) {
+  cuda::wait_for_earlier();
   out[threadIdx.x] = cuda::elected();
   out[threadIdx.x] += cuda::elected() * 2;
 }
@@ -67,6 +69,7 @@ TEST_CASE("one lane of each warp is elected, the same each time") {
 // Groups of 128 threads: 168 registers for each thread at first.
 template <int Given, int Taken>
 __global__ void __launch_bounds__(384, 1) registers_kernel(int32_t* out, int takers) {
+  cuda::wait_for_earlier();
   if (threadIdx.x < 128)
     cuda::give_registers<Given>();
   else if (static_cast<int>(threadIdx.x) < 128 * (1 + takers))
