@@ -26,7 +26,7 @@ void open_for_access(int, siginfo_t* fault, void*) {
 ClosedMemory::ClosedMemory() {
   struct sigaction action {};
   action.sa_sigaction = open_for_access;
-  action.sa_flags = SA_SIGINFO;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;  // on the stack of a sanitizer, which reports overflows
   sigaction(SIGSEGV, &action, &previous);
 }
 ClosedMemory::~ClosedMemory() {
