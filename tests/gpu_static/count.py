@@ -220,7 +220,8 @@ def is_early(kernel):
 
 def row_of(kernel, shared):
     row = {"kernel": kernel.name, "arch": kernel.arch, "registers": kernel.registers, "listing": len(kernel.code),
-           "early": is_early(kernel), "shared": shared.get(kernel.name), "spills": sum(sass.base(i) in ("LDL", "STL") for i in kernel.code)}
+           "early": is_early(kernel), "shared": shared.get(kernel.name),
+           "spills": sum(sass.base(i) in ("LDL", "STL") for i in kernel.code)}
     flow = sass.Kernel(kernel.code)
     tensor = any(map(sass.tensor_work, kernel.code))
     way = flow.main_loop(sass.tensor_work if tensor else lambda i: sass.bytes_of(i, ("LDG", "LDGSTS", "STG")))
