@@ -1,6 +1,7 @@
 // Copies of tiles between device and shared memory by the hardware (PTX cp.async.bulk), of compute
-// capability 9.0. One thread starts a copy; no thread computes its addresses. The emulation
-// (tests/support/tile_copies.h) follows the PTX manual.
+// capability 9.0. One thread starts a copy; no thread computes its addresses. It first calls
+// wait_for_earlier() (launch.cuh), because a copy may access device memory as soon as it starts. The
+// emulation (tests/support/tile_copies.h) follows the PTX manual.
 //
 // A tile (tensor_map.h) is lines of 128 bytes in shared memory as in warp_group.cuh, in the order of dimensions 1, 2
 // and 3; the first aligns to 1,024 bytes. `at`: coordinates in the tensor of its first element, which may be negative.
