@@ -31,7 +31,27 @@ Assignments expressions(const AnySettings& model) {
   return all;
 }
 
+std::string resolved(const nn::NamedMask::Node& node) {
+  if (node.formula) return print(nn::resolved(nn::masks(), node.spec));
+  std::string all;
+  for (const auto& part : node.parts) {
+    const bool bare = part->formula || (part->is_and && !node.is_and);  // `and` binds tighter
+    all += all.empty() ? "" : node.is_and ? " and " : " or ";
+    all += bare ? resolved(*part) : "(" + resolved(*part) + ")";
+  }
+  return all;
+}
+
 }  // namespace
+
+void resolve_masks(const AnySettings& model) {
+  for (const auto& [key, expression] : expressions(model)) {
+    try {
+      setting_of<std::string>(model, key) = resolved(nn::NamedMask(expression).root());
+    } catch (const Error&) {  // of a plug-in that is not loaded, or wrong: the model reports it
+    }
+  }
+}
 
 std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer) {
   return std::make_shared<const nn::NamedMask>(expression, tokens, layer);

@@ -22,6 +22,9 @@ std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const n
 std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,
                                                  int64_t tokens, bool allows_prefix = false);
 
+// Gives the masks among the settings one form: each name with all its settings, and only the parentheses that are
+// needed. A mask with an unknown name stays as it is.
+void resolve_masks(const AnySettings& model);
 // Returns the number of first tokens that see later ones, which therefore bear no loss.
 int64_t positions_without_loss(const AnySettings& model);
 // Returns the bytes of all tables of a model with these layers.

@@ -378,6 +378,10 @@ TEST_CASE("sweep: invalid settings are refused before any training") {
   refusal({"--resume={yes,no}"}).names("sweep").value("--resume={yes,no}").offers("same command");
   refusal({"--dropout={0,0.0}"}).names("dropout=0").value("dropout=0.0").offers("leave one");
   refusal({"--width={16,016,1.6e1}"}).names("width=16").value("width=016").offers("leave one");
+  refusal({"--mask={causal and window(4),(causal) and window(w=4)}"})
+      .names("mask=causal and window(4)")
+      .value("mask=(causal) and window(w=4)")
+      .offers("leave one");
   refusal({"--baseline={softmax,rela}"}).names("baseline").value("{softmax,rela}").offers("one value");
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
   refusal({"--mask={causal,causal and window(w=3,w=4)}"}, 2).names("mask").value("'w'").offers("leave one");
