@@ -102,7 +102,10 @@ TEST_CASE("few-shot: errors name the class, the layer and the setting") {
   refused({"--few_shot=2", "--seeds=0"}).names("seeds").value(0);
   refused({"--seeds=2"}).names("--seeds").offers("--few_shot=10");
   refused({"--features=blocks.0"}).names("--features").offers("--few_shot=10");
-  refused({"--few_shot=2", "--data=" + (folder / "none")}).value(folder / "none");
+  const Message missing = refused({"--few_shot=2", "--data=" + (folder / "none")});
+  Message(missing).value(folder / "none").names("given with --data").offers("the path of the data");
+  CHECK(!finds(missing.message(), "the run's|--validation_data"));
+  refused({"--validation_data=" + (folder / "none")}).value(folder / "none").names("given with --validation_data");
 }
 
 TEST_CASE("few-shot: texts of a language model, by the state of their last token") {
