@@ -143,5 +143,5 @@ TEST_CASE("few-shot: texts of a language model, by the state of their last token
       .value("few_shot")
       .value(19)
       .offers("--few_shot=18");
-  expect_error(run_orrery({"evaluate", run, "--among=" + csv})).names("--among");
+  expect_error(run_orrery({"evaluate", run, "--among=" + csv}), 2).names("--among");
 }

@@ -211,8 +211,8 @@ int evaluate(const Arguments& arguments) {
               "' is not of the form --key=value; did you mean --validation_data?");
   check_few_shot(s, arguments);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  check(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
-        "evaluate: --among names classes of images, but this model is not one of images; leave it out");
+  check_usage(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
+              "evaluate: --among names classes of images, but this model is not one of images; leave it out");
   const Device device = parse_device(s.device);
   check_available(device);
   if (s.few_shot.few_shot > 0) {
