@@ -90,6 +90,12 @@ TEST_CASE("few-shot: --out writes features and weights, and replaces only its ow
       .names("--out")
       .value(".png")
       .offers(".safetensors");
+  // Before the features are computed, which this layer would refuse.
+  const std::string nowhere = folder / "nowhere/features.safetensors";
+  expect_error(run_orrery({"evaluate", run, "--few_shot=2", "--features=blocks.9", "--out=" + nowhere}))
+      .value(nowhere)
+      .names(folder / "nowhere")
+      .offers("another --out");
 }
 
 TEST_CASE("few-shot: errors name the class, the layer and the setting") {

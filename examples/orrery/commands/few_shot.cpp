@@ -1,8 +1,10 @@
 #include "examples/orrery/commands/few_shot.h"
 
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/table.h"
@@ -67,6 +69,9 @@ void check_few_shot_output(const FewShotOptions& options) {
   if (options.out.empty()) return;
   models::check_output("evaluate", options.out, output_kind());
   models::check_extension("evaluate", options.out, {".safetensors"});
+  const std::string folder = std::filesystem::path(options.out).parent_path().string();
+  check(folder.empty() || folder_exists(folder), "evaluate: cannot write ", options.out, ": there is no folder ",
+        folder, "; create it, or choose another --out");
 }
 
 void write_few_shot(const std::string& out, const models::FewShot& found) {
