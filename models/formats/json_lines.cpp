@@ -21,6 +21,7 @@ class TextsOfKeys final : public nlohmann::json_sax<Json> {
   std::optional<std::string> no_text;  // a key whose value is not text
   bool is_object = false;
   size_t invalid_at = 0;  // column, from 1; 0: valid
+  bool is_too_large = false;  // the number at invalid_at
 
   bool null() override { return take_other(); }
   bool boolean(bool) override { return take_other(); }
@@ -52,8 +53,9 @@ class TextsOfKeys final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool end_array() override { return --depth_, true; }
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    invalid_at = std::max<size_t>(1, position);
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    constexpr int number_overflow = 406;
+    invalid_at = std::max<size_t>(1, position), is_too_large = error.id == number_overflow;
     return false;
   }
 
@@ -75,7 +77,8 @@ std::vector<std::string> texts_in_line(std::string_view line, uint64_t number, s
   TextsOfKeys found(keys);
   const std::string quoted = with_quoted_infinities(line);
   Json::sax_parse(quoted.empty() ? line : std::string_view(quoted), &found);
-  check(found.invalid_at == 0, what, ": line ", number, ", column ", found.invalid_at, ": invalid JSON");
+  check(found.invalid_at == 0, what, ": line ", number, ", column ", found.invalid_at, ": ",
+        found.is_too_large ? too_large_number : "invalid JSON");
   check(found.is_object, what, ": line ", number, " is not an object {...}");
   check(!found.no_text, what, ": line ", number, ": '", found.no_text.value_or(""), "' must be text in quotes");
   std::vector<std::string> texts;

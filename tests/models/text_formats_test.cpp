@@ -155,6 +155,7 @@ TEST_CASE("text formats: errors of JSONL, CSV and TSV name the file, the place a
     return refused(lines).names(lines).names("line 2");
   };
   refused_line("{\"text\": \"b\"").names("column").value("invalid JSON");
+  refused_line("{\"text\": \"b\", \"x\": 1e999}").names("column").value("too large").offers("1.797e308");
   refused_line("plain text").names("column 1").value("invalid JSON");
   refused_line("{\"id\": 1, \"body\": \"b\"}").names("text").value("missing").offers("id, body");
   refused_line("{}").names("text").value("missing").offers("no members");
