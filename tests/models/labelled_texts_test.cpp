@@ -71,7 +71,7 @@ TEST_CASE("labelled texts: errors name the file and the row") {
   refused("a.csv", csv, "tex").names(folder / "a.csv").value("tex").names("text_column").offers("id, text, label");
   refused("a.tsv", "text\tlabel\na\n").names(folder / "a.tsv").value(2).value(1).offers(2);
   refused("b.tsv", "text\tlabel\na\t\n").names(folder / "b.tsv").value(2).names("label");
-  refused("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"\n").names("a.jsonl: line 2, column").value("JSON");
+  refused("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"\n").names("a.jsonl: line 2").value("JSON");
   refused("b.jsonl", "{\"text\": \"a\"}\n").names(folder / "b.jsonl: line 1").value("label").offers("text");
   refused("c.jsonl", "{\"text\": \"a\", \"label\": [1]}\n").names("c.jsonl: line 1").value("label").offers("number");
   refused("d.jsonl", "[1]\n").names(folder / "d.jsonl: line 1").value("not an object");
