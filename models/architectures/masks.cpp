@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "engine/types/format.h"
 #include "engine/types/usage_error.h"
@@ -31,7 +32,47 @@ Assignments expressions(const AnySettings& model) {
   return all;
 }
 
+std::string resolved(const nn::NamedMask::Node& node) {
+  if (node.formula) return print(nn::resolved(nn::masks(), node.spec));
+  std::string all;
+  for (const auto& part : node.parts) {
+    const bool bare = part->formula || (part->is_and && !node.is_and);  // `and` binds tighter
+    all += all.empty() ? "" : node.is_and ? " and " : " or ";
+    all += bare ? resolved(*part) : "(" + resolved(*part) + ")";
+  }
+  return all;
+}
+
+void add_specs(const nn::NamedMask::Node& node, const std::string& key,
+               std::vector<std::pair<std::string, Spec>>& specs) {
+  if (node.formula) specs.emplace_back(key, node.spec);
+  for (const auto& part : node.parts) add_specs(*part, key, specs);
+}
+
+// Calls take(key, root) for each mask, except those with an unknown name.
+void each_known_mask(const AnySettings& model, const auto& take) {
+  for (const auto& [key, expression] : expressions(model)) {
+    std::optional<nn::NamedMask> mask;
+    try {
+      mask.emplace(expression);
+    } catch (const Error&) {  // of a plug-in that is not loaded, or wrong: the model reports it
+    }
+    if (mask) take(key, mask->root());
+  }
+}
+
 }  // namespace
+
+void resolve_masks(const AnySettings& model) {
+  each_known_mask(model, [&](const std::string& key, const nn::NamedMask::Node& root) {
+    setting_of<std::string>(model, key) = resolved(root);
+  });
+}
+std::vector<std::pair<std::string, Spec>> mask_specs(const AnySettings& model) {
+  std::vector<std::pair<std::string, Spec>> specs;
+  each_known_mask(model, [&](const std::string& key, const auto& root) { add_specs(root, key, specs); });
+  return specs;
+}
 
 std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer) {
   return std::make_shared<const nn::NamedMask>(expression, tokens, layer);

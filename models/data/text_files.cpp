@@ -71,7 +71,8 @@ void TextFiles::each_chunk(const std::string& name, const Read& read, size_t roo
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
     if (before > 0) check_memory("text: " + name, 8 * chunk_size, "use a shorter text");  // for data made from a chunk
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
-    if (end > 0) take(here.substr(0, end), before);
+    const size_t mark = before == 0 && here.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+    if (end > mark) take(here.substr(mark, end - mark), before + mark);
     before += end, kept = here.size() - end;
     if (got == 0) return;
     buffer.replace(0, kept, buffer, end, kept);

@@ -366,10 +366,10 @@ TEST_CASE("sweep: all names of a setting give one list, and rows have its presen
 
 TEST_CASE("sweep: invalid settings are refused before any training") {
   const Folder folder;
-  const auto refusal = [&](const Words& more) {
+  const auto refusal = [&](const Words& more, int code = 0) {
     const Outcome outcome = run_orrery(sweep_of(folder, more));
     CHECK(!fs::exists(folder / "pool"));
-    return expect_error(outcome);
+    return expect_error(outcome, code);
   };
   refusal({"--seed={0..4"}).names("sweep").value("'{0..4'").names("brace");
   refusal({"--seed={0..1000}"}).names("sweep").value("1001 runs").value("1,000").offers("--yes");
@@ -378,8 +378,16 @@ TEST_CASE("sweep: invalid settings are refused before any training") {
   refusal({"--resume={yes,no}"}).names("sweep").value("--resume={yes,no}").offers("same command");
   refusal({"--dropout={0,0.0}"}).names("dropout=0").value("dropout=0.0").offers("leave one");
   refusal({"--width={16,016,1.6e1}"}).names("width=16").value("width=016").offers("leave one");
+  refusal({"--mask={causal and window(4),(causal) and window(w=4)}"})
+      .names("mask=causal and window(4)")
+      .value("mask=(causal) and window(w=4)")
+      .offers("leave one");
   refusal({"--baseline={softmax,rela}"}).names("baseline").value("{softmax,rela}").offers("one value");
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
+  refusal({"--mask={causal,causal and window(w=3,w=4)}"}, 2).names("mask").value("'w'").offers("leave one");
+  refusal({"--mask={causal,causal and windw(3)}"}, 2).names("mask").value("'windw'").offers("'window'");
+  refusal({"--mask={causal,window(4)}"}, 2).names("gpt: mask").value("window(4)").offers("causal and (window(4))");
+  refusal({"--model={gpt,stream}", "--mask=causal or prefix(2)"}, 2).names("stream: mask").offers("leave prefix out");
 }
 
 TEST_CASE("sweep: a warning and the report name rows whose losses are not comparable") {

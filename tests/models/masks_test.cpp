@@ -74,6 +74,25 @@ TEST_CASE("mask: a language model refuses a mask under which a token sees what i
       .offers("causal and");
 }
 
+TEST_CASE("mask: two spellings of a mask are one setting") {
+  const auto form = [](const std::string& mask) {
+    const AnySettings settings(settings_of(mask));
+    resolve_masks(settings);
+    return settings.as<GptSettings>().mask;
+  };
+  CHECK(form("causal") == "causal");
+  CHECK(form(" ( (causal) )") == "causal");
+  CHECK(form("causal  and (sinks(2) or\twindow(4))") == "causal and (sinks(S=2) or window(w=4))");
+  CHECK(form("(causal and window(4)) or prefix(3)") == "causal and window(w=4) or prefix(P=3)");
+  CHECK(form("causal and (window(4) and sinks(1))") == "causal and (window(w=4) and sinks(S=1))");
+  for (const std::string& mask : causal_masks) CHECK(form(form(mask)) == form(mask));
+  CHECK(form("causal and of_a_plug_in(3)") == "causal and of_a_plug_in(3)");
+  TrainSettings one, other;
+  setting_of<std::string>(one.model_settings, "mask") = "causal and window(4)";
+  setting_of<std::string>(other.model_settings, "mask") = "causal and (window(w=4))";
+  CHECK(list_settings(resolved(one)) == list_settings(resolved(other)));
+}
+
 TEST_CASE("mask: no token knows a later one, and hidden keys are unknown") {
   const NoGrad guard;
   const Tensor tokens = some_tokens(1, context);

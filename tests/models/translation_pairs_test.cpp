@@ -124,6 +124,11 @@ TEST_CASE("pairs: two fields of each line of JSONL are a pair; errors have the l
   CHECK(read_pairs({.source = path, .source_field = "de"}) == std::vector<TextPair>{{"c", "b\n"}, {"f", "e"}});
   const auto refused = [](const PairFiles& files) { return expect_error([&] { read_pairs(files); }); };
   refused({.source = path, .target_field = "en"}).names(path).names("line 1").names("en").offers("source, target, de");
+  refused({.source = path, .source_field = "de", .target_field = "de"})
+      .names("source_field and target_field")
+      .names(path)
+      .value("'de'")
+      .offers("two different fields");
   refused({.source = path, .document_column = 1}).names("documents").names(path).offers("--document_column");
   refused({.source = path, .target_column = 3}).names("target_column").value(3).names(path).offers("--target_field");
   write_file_atomically(path, "{\"source\": \"a\", \"target\": \"b\"}\nnone\n");

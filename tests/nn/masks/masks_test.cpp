@@ -227,6 +227,7 @@ TEST_CASE("mask: expressions that are wrong are refused") {
   const auto setting = [](const char* text) { return expect_error([&] { NamedMask mask(text); }); };
   setting("window(0)").names("w").value(0).offers(1);
   setting("fixed_blocks(4, 5)").names("c").value(5).offers(4);
+  expect_error<UsageError>([] { NamedMask mask("causal and window(w=3, w=4)"); }).names("mask").value("'w'");
 }
 
 TEST_CASE("mask: running sums refuse all masks but causal and full") {
