@@ -6,6 +6,8 @@
 #include "engine/types/format.h"
 #include "engine/types/usage_error.h"
 #include "models/model.h"
+#include "nn/attentions/base/attention.h"
+#include "nn/attentions/base/span.h"
 
 namespace orrery::models {
 namespace {
@@ -28,6 +30,31 @@ Assignments expressions(const AnySettings& model) {
   for (const Setting& setting : model.members())
     if (const auto* const text = std::get_if<std::string*>(&setting.value))
       if (setting.key == "mask" || setting.key == "decoder_mask") all.emplace_back(setting.key, **text);
+  return all;
+}
+// What the attention under a mask hides by itself: the own key, and keys beyond its longest span.
+struct Narrowing {
+  AttentionMask mask = {};
+  bool has_slots = false;
+  std::string words = {};  // " under span=fixed(4)"
+};
+Narrowing narrowing_of(const AnySettings& model, std::string_view mask_key) {
+  const std::vector<Setting> members = model.members();
+  const auto attention = [&](std::string_view key) { return *std::get<Spec*>(find_setting(members, key)->value); };
+  const Spec given = mask_key == "decoder_mask" ? attention("decoder_attention") : parse_spec("same");
+  Spec span = parse_spec("none");
+  Narrowing all;
+  for (const auto& [key, value] : nn::resolved_attention(given.name == "same" ? attention("attention") : given).items) {
+    if (key == "attend_to_self") all.mask.attend_to_self = value.name != "no";
+    if (key == "persistent") all.has_slots = value.name != "none";
+    if (key == "span") span = value;
+    if ((key == "attend_to_self" && value.name == "no") || (key == "span" && value.name != "none"))
+      all.words += text(all.words.empty() ? " under " : " and ", key, "=", value);
+  }
+  if (span.name == "none") return all;
+  AttentionOptions options{.mask = all.mask};
+  nn::Span(span, 1, 1, 0).set_window_and_ramp(options);
+  all.mask = options.mask;
   return all;
 }
 
@@ -106,24 +133,37 @@ std::string mask_contradiction(const std::string& name) {
 }
 
 std::vector<std::string> mask_notes(const AnySettings& model) {
-  constexpr int64_t enough = 4096;  // positions; a mask that hides everything takes the square of it
-  const int64_t tokens = std::min(enough, tokens_of(model));
+  constexpr int64_t enough = 1 << 25;  // pairs: less than a second, all positions of any mask that hides few keys
+  const int64_t cached = integer(model, "cache_length"), tokens = tokens_of(model) + cached;
   std::vector<std::string> notes;
   for (const auto& [key, expression] : expressions(model)) {
+    const Narrowing by_attention = narrowing_of(model, key);
+    if (by_attention.has_slots) continue;  // every query sees them
     const nn::NamedMask mask(expression);
-    const auto sees_any = [&](int64_t i) {
-      for (int64_t j = i; j >= 0; --j)
-        if (mask.visible(i, j)) return true;
-      for (int64_t j = i + 1; j < tokens; ++j)
-        if (mask.visible(i, j)) return true;
-      return false;
-    };
-    int64_t hidden = 0;
-    for (int64_t i = 0; i < tokens; ++i) hidden += !sees_any(i);
-    if (hidden > 0)
-      notes.push_back(text(key, "=", expression, " hides every key from ", hidden, " of the ",
-                           tokens == enough ? "first " : "", with_commas(tokens),
-                           " positions, where attention sees no token"));
+    const bool own = by_attention.mask.attend_to_self;
+    const int64_t window = by_attention.mask.window, reach = window > 0 ? window : tokens;
+    const int64_t later = mask.facts().later.value_or(tokens);
+    int64_t i = 0, tried = 0, hidden = 0, seen = 0;  // seen: a key of the query before, often visible to this one, too
+    bool only_first = true;
+    for (; i < tokens && tried < enough; ++i) {
+      const auto sees = [&](int64_t j) {
+        return ++tried, (own || j != i) && std::abs(i - j) < reach && mask.visible(i, j);
+      };
+      if (sees(seen)) continue;
+      const int64_t last = i < later ? std::min(tokens, i + reach) : i + 1, first = std::max<int64_t>(0, i + 1 - reach);
+      seen = i;
+      while (seen >= first && !sees(seen)) --seen;
+      if (seen < first)
+        for (seen = i + 1; seen < last && !sees(seen);) ++seen;
+      if (seen >= first && seen < last) continue;
+      ++hidden, seen = 0, only_first &= i == 0;
+    }
+    // Without its own key the first token sees none under every causal mask.
+    if (hidden == 0 || (only_first && !own)) continue;
+    notes.push_back(text(key, "=", expression, by_attention.words, " hides every key from ", with_commas(hidden),
+                         " of the ", i < tokens || cached > 0 ? "first " : "", with_commas(i), " positions",
+                         mask.facts().differs_by_layer ? " in the first layer" : "",
+                         ", where attention sees no token"));
   }
   return notes;
 }

@@ -28,7 +28,7 @@ int64_t positions_without_loss(const AnySettings& model);
 int64_t bytes_of_masks(const AnySettings& model, int64_t layers);
 // Returns the first pair for which a registered mask's coverage or later() contradicts visible(); empty: none.
 std::string mask_contradiction(const std::string& name);
-// Returns a message for each mask under which some queries see no key.
+// Returns a message for each mask that, with the attention's own settings, hides every key from some queries.
 std::vector<std::string> mask_notes(const AnySettings& model);
 
 }  // namespace orrery::models
