@@ -58,6 +58,72 @@ Narrowing narrowing_of(const AnySettings& model, std::string_view mask_key) {
   return all;
 }
 
+constexpr int64_t far = 1 << 20, far_tokens = 256;  // positions of a long text
+
+// Returns the mask with its defaults, with each setting in turn at both ends of its range and at values between, with
+// all at the same of these, and with the others.
+std::vector<std::string> specs_to_check(const std::string& name) {
+  std::vector<std::string> all = {name}, together;
+  for (const Setting& setting : nn::masks().at(name).ranges()) {
+    const auto [low, high] = std::pair(setting.limits.low, setting.limits.high);
+    std::vector<std::string> values = {"no", "yes"};
+    if (std::holds_alternative<int64_t*>(setting.value)) {
+      values.clear();
+      for (const double x : {low, low + 1, 5., 64., 100., 128., high})
+        if (low <= x && x <= high) values.push_back(text(static_cast<int64_t>(x)));
+    } else if (std::holds_alternative<double*>(setting.value)) {
+      values = {print_number(low), print_number((low + high) / 2), print_number(high)};
+    } else if (!std::holds_alternative<bool*>(setting.value)) {
+      values = setting.limits.choices;
+    }
+    for (size_t n = 0; n < values.size(); ++n) {
+      const std::string item = setting.key + "=" + values[n];
+      all.push_back(name + "(" + item + ")");
+      if (n == together.size()) together.emplace_back();
+      together[n] += (together[n].empty() ? "" : ", ") + item;
+    }
+  }
+  for (const std::string& items : together) all.push_back(name + "(" + items + ")");
+  std::vector<std::string> once;
+  for (const std::string& spec : all)
+    if (std::ranges::find(once, spec) == once.end()) once.push_back(spec);
+  return once;
+}
+
+// Returns the first pair for which coverage, later or band of a formula contradict it; empty: none. Tried are the
+// queries and keys from 0 on, and some at a far position.
+std::string contradiction(const nn::MaskFormula& formula, int64_t tokens) {
+  const auto sees = [&](int64_t i, int64_t j) {
+    return text("query ", i, formula.visible(i, j) ? " attends to key " : " does not attend to key ", j);
+  };
+  const nn::MaskFacts facts = formula.facts();
+  for (const auto& [i0, j0] : {std::pair<int64_t, int64_t>(0, 0), {far, far}, {far, 0}}) {
+    const int64_t i_end = i0 + (i0 == 0 ? tokens : far_tokens), j_end = j0 + i_end - i0;
+    for (const int64_t side : {1, 8, 64, 256})
+      for (int64_t i = i0; i < i_end; i += side)
+        for (int64_t j = j0; j < j_end; j += side) {
+          const auto stated = formula.coverage({i, i + side}, {j, j + side});
+          if (!stated || *stated == Coverage::some) continue;
+          const bool all = *stated == Coverage::all;
+          for (int64_t pair = 0; pair < side * side; ++pair)
+            if (const int64_t a = i + pair / side, b = j + pair % side; formula.visible(a, b) != all)
+              return text("coverage of queries [", i, ", ", i + side, ") and keys [", j, ", ", j + side, ") is ",
+                          all ? "all" : "none", ", but ", sees(a, b));
+        }
+    for (int64_t i = i0; (facts.later || facts.band) && i < i_end; ++i)
+      for (int64_t j = j0; j < j_end; ++j) {
+        const bool visible = formula.visible(i, j);
+        if (visible && facts.later && i >= *facts.later && j > i)
+          return text("later() is ", *facts.later, ", but ", sees(i, j));
+        if (!facts.band) continue;
+        const auto& [causal, window] = *facts.band;
+        const bool in_band = !(causal && j > i) && (window == 0 || std::abs(i - j) < window);
+        if (visible != in_band) return text("band() ", in_band ? "has" : "lacks", " a pair, but ", sees(i, j));
+      }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::shared_ptr<const nn::NamedMask> named_mask(const std::string& expression, int64_t tokens, int64_t layer) {
@@ -102,34 +168,23 @@ int64_t bytes_of_masks(const AnySettings& model, int64_t layers) {
   return bytes;
 }
 
-std::string mask_contradiction(const std::string& name) {
-  constexpr int64_t tokens = 2048;
-  const auto formula = make_from(nn::masks(), parse_spec(name));
-  const auto sees = [&](int64_t i, int64_t j) {
-    return text("query ", i, formula->visible(i, j) ? " attends to key " : " does not attend to key ", j);
-  };
-  for (const int64_t side : {1, 8, 64, 256})
-    for (int64_t i = 0; i < tokens; i += side)
-      for (int64_t j = 0; j < tokens; j += side) {
-        const auto stated = formula->coverage({i, i + side}, {j, j + side});
-        if (!stated || *stated == Coverage::some) continue;
-        const bool all = *stated == Coverage::all;
-        for (int64_t pair = 0; pair < side * side; ++pair)
-          if (const int64_t a = i + pair / side, b = j + pair % side; formula->visible(a, b) != all)
-            return text("coverage of queries [", i, ", ", i + side, ") and keys [", j, ", ", j + side, ") is ",
-                        all ? "all" : "none", ", but ", sees(a, b));
-      }
-  for (int64_t i = formula->facts().later.value_or(tokens); i < tokens; ++i)
-    for (int64_t j = i + 1; j < tokens; ++j)
-      if (formula->visible(i, j)) return text("later() is ", *formula->facts().later, ", but ", sees(i, j));
-  const auto band = formula->facts().band;
-  for (int64_t i = 0; band && i < tokens; ++i)
-    for (int64_t j = 0; j < tokens; ++j) {
-      const bool in_band = !(band->causal && j > i) && (band->window == 0 || std::abs(i - j) < band->window);
-      if (formula->visible(i, j) != in_band)
-        return text("band() ", in_band ? "has" : "lacks", " a pair, but ", sees(i, j));
+MaskCheck check_mask(const std::string& name) {
+  constexpr int64_t with_defaults = 2048, with_others = 512;
+  MaskCheck all;
+  for (const std::string& spec : specs_to_check(name)) {
+    std::unique_ptr<nn::MaskFormula> formula;
+    try {
+      formula = make_from(nn::masks(), parse_spec(spec));
+    } catch (const Error&) {
+      continue;  // settings that do not fit together
     }
-  return {};
+    all.contradiction = contradiction(*formula, all.specs.empty() ? with_defaults : with_others);
+    if (!all.contradiction.empty()) return {.contradiction = text(spec, ": ", all.contradiction)};
+    all.specs.push_back(spec);
+  }
+  all.positions = text("the first ", with_commas(with_defaults), ", with other settings ", with_others, ", and ",
+                       far_tokens, " from ", with_commas(far), " on");
+  return all;
 }
 
 std::vector<std::string> mask_notes(const AnySettings& model) {

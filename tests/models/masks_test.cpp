@@ -307,6 +307,14 @@ TEST_CASE("mask: the report of hidden keys covers long contexts, streams, decode
   Message(notes[0]).names("first layer");
 }
 
-TEST_CASE("mask: what the formulas of the library state of themselves holds") {
-  for (const std::string& name : nn::masks().names()) CHECK(mask_contradiction(name) == "");
+TEST_CASE("mask: what the formulas of the library state of themselves holds with all settings") {
+  for (const std::string& name : nn::masks().names()) CHECK(check_mask(name).contradiction == "");
+  const MaskCheck blocks = check_mask("fixed_blocks");
+  const auto tried = [&](const std::string& spec) { return std::ranges::count(blocks.specs, spec) == 1; };
+  CHECK(blocks.specs[0] == "fixed_blocks");
+  CHECK(tried("fixed_blocks(c=0)"));
+  CHECK(tried("fixed_blocks(l=16777216)"));
+  CHECK(tried("fixed_blocks(l=16777216, c=16777216)"));
+  CHECK_FALSE(tried("fixed_blocks(c=16777216)"));  // it must be at most l
+  Message(blocks.positions).value("2,048").value(512).value("1,048,576");
 }
