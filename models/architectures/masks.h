@@ -32,9 +32,14 @@ std::vector<std::pair<std::string, Spec>> mask_specs(const AnySettings& model);
 int64_t positions_without_loss(const AnySettings& model);
 // Returns the bytes of all tables of a model with these layers.
 int64_t bytes_of_masks(const AnySettings& model, int64_t layers);
-// Returns the first pair for which a registered mask's coverage or later() contradicts visible(); empty: none.
-std::string mask_contradiction(const std::string& name);
-// Returns a message for each mask under which some queries see no key.
+struct MaskCheck {
+  std::vector<std::string> specs = {};  // the mask with the settings that were tried, the defaults first
+  std::string positions = {};           // "the first 2,048, ..."
+  std::string contradiction = {};       // the first pair for which coverage(), later() or band() contradicts visible()
+};
+// Checks what a registered mask states of itself. Without a contradiction it gives the settings and positions tried.
+MaskCheck check_mask(const std::string& name);
+// Returns a message for each mask that, with the attention's own settings, hides every key from some queries.
 std::vector<std::string> mask_notes(const AnySettings& model);
 
 }  // namespace orrery::models
