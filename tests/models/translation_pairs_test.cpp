@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "engine/system/files.h"
+#include "models/data/data_format.h"
 #include "models/data/sentence_pairs.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
@@ -110,6 +112,26 @@ TEST_CASE("pairs: the error for files that do not fit together has their line co
   refused({.source = a, .target = a, .source_column = 3}).names("source_column").value(3).offers("leave them out");
   refused({.source = a, .document_lines = 2}).names("document_lines").value(2).offers("--document_column");
   expect_error([] { PairBatches({}, marks, 10, 0); }).names("pairs").names("batches");
+}
+
+TEST_CASE("pairs: what has no format is answered by every format, each in a line") {
+  const Folder folder;
+  const std::string path = folder / "file";
+  const auto refused = [&] {
+    return expect_error<UnknownFormat>([&] { read_pairs({.source = path}); })
+        .names(path)
+        .names("known formats:\n  aligned_files: ")
+        .names("\n  columns: ")
+        .names("\n  jsonl_pairs: ");
+  };
+  write_file_atomically(path, "a text\nwithout columns\n");
+  refused();
+  write_file_atomically(path, std::string("a\tb\n\0\xff", 6));
+  refused();
+  write_file_atomically(path, "a\tb\nc\n");
+  expect_error([&] { read_pairs({.source = path}); }).names("line 2").value("1 column");
+  std::filesystem::remove(path), make_folders(path);
+  refused();
 }
 
 TEST_CASE("pairs: two fields of each line of JSONL are a pair; errors have the line") {
