@@ -26,7 +26,7 @@ configure() {
     -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
 }
 # All objects depend on their target's flags: those must not change with a new file.
-flags() { cat "$copy/build/CMakeFiles/orrery_core.dir/flags.make" "$copy/build/CMakeFiles/models_objects.dir/flags.make"; }
+flags() { (cd "$copy/build/CMakeFiles" && cat orrery_core.dir/flags.make models_objects.dir/flags.make); }
 configure
 flags > "$copy/flags"
 cp -a tests/dropped/. "$copy"

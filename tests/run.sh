@@ -58,7 +58,8 @@ else
   : > "$log"
   for folder in $folders; do
     echo "1/1 Testing: $folder" >> "$log"
-    if "$build/${folder%%/*}_tests" "-sf=*/tests/$folder/*,*/tests/${folder%%/*}/base/*" > "$build/folder.log" 2>&1; then
+    layer=${folder%%/*}
+    if "$build/${layer}_tests" "-sf=*/tests/$folder/*,*/tests/$layer/base/*" > "$build/folder.log" 2>&1; then
       echo "Test Passed" >> "$build/folder.log"
     else
       status=1

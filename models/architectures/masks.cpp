@@ -33,7 +33,7 @@ Assignments expressions(const AnySettings& model) {
       if (setting.key == "mask" || setting.key == "decoder_mask") all.emplace_back(setting.key, **text);
   return all;
 }
-// What the attention under a mask hides by itself: the own key, and keys beyond its longest span.
+// An attention itself hides keys besides its mask: the own key, and keys beyond its longest span.
 struct Narrowing {
   AttentionMask mask = {};
   bool has_slots = false;

@@ -20,7 +20,7 @@ class UnknownFormat : public Error {
   using Error::Error;
 };
 [[noreturn]] void fail_unknown_format(const std::string& kind, const std::string& message);
-// Returns true if there is such a file and its beginning, unpacked if gzip packed it, has a zero byte: it is no text.
+// Returns true if there is such a file and its beginning, unpacked if gzip packed it, has a zero byte, as no text has.
 bool is_binary(const std::string& file);
 
 #define REGISTER_DATA_FORMAT(id, ...)                              \

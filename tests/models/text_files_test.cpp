@@ -50,7 +50,7 @@ TEST_CASE("text files: a binary file is answered by every format, a text that is
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("known formats") == std::string::npos);
   }
-  // A line break of a name is no line of the message.
+  // A line break in a name begins no new line of the message.
   expect_error<UnknownFormat>([&] { fail_unknown_format("text", "text: a\nb has none"); })
       .names("a\\x0ab")
       .names("\n  csv: ");

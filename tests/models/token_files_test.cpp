@@ -109,7 +109,7 @@ TEST_CASE("token files: names with the word val are for validation, and the othe
   }
 }
 
-TEST_CASE("token files: shards whose names differ before the number are read as one, and this is told") {
+TEST_CASE("token files: shards whose names differ before the number are read as one, with a note") {
   const Folder folder;
   const std::string path = folder / "shards";
   write(path + "/part_000.bin", bytes_of({1, 2}));

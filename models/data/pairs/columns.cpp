@@ -59,7 +59,8 @@ REGISTER_PAIR_FORMAT(columns,
                       .description = "a file of tab-separated columns, --source_column and --target_column; "
                                      "consecutive lines with equal --document_column are joined, at most "
                                      "--document_lines per pair",
-                      .reads = [](const PairFiles& files) { return files.target.empty() && !folder_exists(files.source); },
+                      .reads =
+                          [](const PairFiles& files) { return files.target.empty() && !folder_exists(files.source); },
                       .read = read_columns,
                       .of_any_file = true});
 

@@ -127,7 +127,7 @@ TEST_CASE("mask: every attention agrees with its reference, forward and backward
 }
 
 // The lengths of the sequences end within a word of the table, at its first bit and at its last.
-TEST_CASE("mask: the number of keys that each query sees is that of the formulas, whatever else hides keys") {
+TEST_CASE("mask: the number of keys that each query sees equals the formulas, also if an attention hides more") {
   constexpr int64_t first_query = 37, queries = 70, keys = first_query + queries;
   const std::vector<int32_t> lengths = {107, 1, 64, 97, 0};
   const AttentionInputs in{.query = random_tensor({5, queries, 1, 4}, 8), .key = random_tensor({5, keys, 1, 4}, 9)};
