@@ -205,7 +205,7 @@ TEST_CASE("sweep: an interrupted sweep resumes with the missing runs") {
   CHECK(written_runs(folder / "pool").at(done) == before.at(done));
 }
 
-TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged") {
+TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged and counts with its loss") {
   const Folder folder;
   const Outcome outcome =
       run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
@@ -219,7 +219,15 @@ TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged")
   CHECK(runs[1][3] == "done");
   CHECK(runs[2][3] == "diverged");
   Message(runs[2][6]).names("diverged").value("step " + runs[2][4]);
-  CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // excluded from the mean
+  const auto table = csv(folder / "sweep/table.csv");
+  REQUIRE(table[2].size() == 9);
+  CHECK(table[2][1] == "1");
+  const double losses[] = {validation_in(folder / ("pool/" + runs[1][2])),
+                           validation_in(folder / ("pool/" + runs[2][2]))};
+  CHECK(std::stod(table[2][2]) == doctest::Approx(losses[1]));
+  CHECK(std::stod(table[2][4]) == doctest::Approx(losses[1] - losses[0]));
+  CHECK(table[2][7] == "1");
+  CHECK(table[2][8] == "0");
   // Steps with logged metrics, and the fraction of the stated peak (mfu).
   std::vector<double> steps;
   for (const auto& row : logged_rows(folder / ("pool/" + runs[1][2]))) {
@@ -300,6 +308,11 @@ TEST_CASE("sweep: for a non-finite loss, the error message and the table give th
   REQUIRE(runs.size() == 3);
   CHECK(runs[2][3] == "diverged");
   Message(runs[2][6]).value("step " + runs[2][4]);
+  const auto row = csv(folder / "sweep/table.csv")[2];  // the run was stopped, so that it has no loss
+  REQUIRE(row.size() == 9);
+  CHECK(row[1] == "0");
+  CHECK(row[2].empty());
+  CHECK(row[7] == "1");
 }
 
 TEST_CASE("sweep: on a terminal of 40 columns the table is redrawn in place") {

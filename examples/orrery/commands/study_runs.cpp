@@ -138,15 +138,6 @@ bool uses_divergence(const Claim& claim) {
   });
 }
 
-// Returns true if the run has a loss after its last step: a diverged run that was not stopped has one.
-bool is_complete(const std::string& folder, int64_t steps) {
-  int64_t last = 0;  // step of the last validation
-  models::RunLog::of_run(folder).each([&](const LogRow& row) {
-    if (row.metrics.contains("validation_loss")) last = row.step;
-  });
-  return last == steps;
-}
-
 int64_t unused_seed(const Claim& claim) {
   int64_t seed = 0;
   while (std::find(claim.seeds.begin(), claim.seeds.end(), seed) != claim.seeds.end()) ++seed;
@@ -287,7 +278,7 @@ class Study {
     const std::string folder = options_.folder + "/" + id;
     const bool is_done = outcome.kind == Outcome::Kind::done;
     const bool counts = outcome.kind == Outcome::Kind::diverged &&
-                        (uses_divergence(claim_) || is_complete(folder, steps_of_.at(id)));
+                        (uses_divergence(claim_) || models::is_complete(folder, steps_of_.at(id)));
     if (!is_done && !counts) return miss(outcome.why);
     const models::RunLog rows = rows_of(claim_, folder, outcome, data_);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
