@@ -172,6 +172,8 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
   models::TrainSettings settings = as_usage([&] { return models::make_settings(assignments); });
+  if (!settings.resume)  // a resumed run's own settings may need a plug-in, which a later error names
+    as_usage([&] { models::named_model(settings.model).model_class.check(settings.model_settings); });
   models::check_utf8_settings(command, list_settings(settings));
   check_tokenizer_of_data(parsed, settings);
   return settings;
