@@ -10,6 +10,7 @@
 #include "models/inspection/base/targets.h"
 #include "nn/normalizations/base/normalization.h"
 #include "tests/support/inspected_examples.h"
+#include "tests/support/random_tensors.h"
 #include "tests/support/message.h"
 
 using namespace orrery;
@@ -82,6 +83,22 @@ TEST_CASE("logit lens: a state goes through the model's own normalization and he
     CHECK(table.rows[0][3] ==
           std::to_string(1 + std::count_if(z.begin(), z.end(), [&](double x) { return x > z[2]; })));
   }
+}
+
+TEST_CASE("logit_lens: ln p is that of a plain sum for rows of any length; a row of NaN has a top token in range") {
+  for (const int64_t n : {1, 7, 8, 63, 64, 65, 4097, 50257}) {
+    CAPTURE(n);
+    const std::vector<double> z = (random_tensor({n}, 3) * 30).to_vector();
+    const double top = *std::max_element(z.begin(), z.end());
+    long double total = 0;
+    for (const double x : z) total += std::exp(static_cast<long double>(x - top));
+    CHECK(z[static_cast<size_t>(most_likely(z))] == top);
+    const double exact = z.back() - top - static_cast<double>(std::log(total));
+    CHECK(std::abs(log_probability(z, static_cast<int32_t>(n - 1)) - exact) <= 1e-13 * std::max(1.0, std::abs(exact)));
+  }
+  const std::vector<double> diverged(70, NAN);
+  CHECK(most_likely(diverged) == 0);
+  CHECK(std::isnan(log_probability(diverged, 0)));
 }
 
 TEST_CASE("logit_lens: sizes are root mean squares of the residual states and of the added outputs") {

@@ -1,12 +1,10 @@
 #include "models/inspection/base/targets.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
-#include "engine/math/scalar.h"
+#include "engine/loops/loops.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {
@@ -27,42 +25,12 @@ Targets targets_of(const InspectedExample& example, const Tensor& logits) {
 }
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-// Eight chains instead of one, which would wait for each comparison and addition; compilers make vectors of them.
-using Chains = std::array<double, 8>;
-
-double maximum(std::span<const double> row) {
-  Chains largest;
-  largest.fill(-infinity);
-  size_t i = 0;
-  for (; i + largest.size() <= row.size(); i += largest.size())
-    for (size_t k = 0; k < largest.size(); ++k) largest[k] = std::max(largest[k], row[i + k]);
-  for (; i < row.size(); ++i) largest[0] = std::max(largest[0], row[i]);
-  return *std::max_element(largest.begin(), largest.end());
-}
-
-// Returns the sum of exp(z - largest) over a row.
-double sum_of_exponentials(std::span<const double> row, double largest) {
-  constexpr size_t chunk = 64;  // loops of a fixed length become vectors at -O2, too
-  std::array<double, chunk> terms;
-  Chains sums{};
-  for (size_t first = 0; first < row.size(); first += chunk) {
-    const auto some = row.subspan(first, std::min(chunk, row.size() - first));
-    std::fill(std::copy(some.begin(), some.end(), terms.begin()), terms.end(), -infinity);
-    for (size_t i = 0; i < chunk; ++i) terms[i] = orrery::scalar::exp(terms[i] - largest);
-    for (size_t i = 0; i < chunk; i += sums.size())
-      for (size_t k = 0; k < sums.size(); ++k) sums[k] += terms[i + k];
-  }
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
+CpuRow loops_of(std::span<const double> row) { return {static_cast<int>(row.size())}; }
 }  // namespace
 
 double log_probability(std::span<const double> row, int32_t target) {
-  const double largest = maximum(row);
-  return row[static_cast<size_t>(target)] - largest - std::log(sum_of_exponentials(row, largest));
+  const auto largest_and_total = loops_of(row).exponentials(In<double>{row.data()});
+  return row[static_cast<size_t>(target)] - largest_and_total[0] - std::log(largest_and_total[1]);
 }
 
 std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> targets) {
@@ -83,7 +51,9 @@ double loss_of(const Tensor& logits, std::span<const int32_t> targets) {
 }
 
 int32_t most_likely(std::span<const double> row) {
-  return static_cast<int32_t>(std::find(row.begin(), row.end(), maximum(row)) - row.begin());
+  const double largest = loops_of(row).max([](double z) { return z; }, In<double>{row.data()});
+  if (std::isnan(largest)) return 0;
+  return static_cast<int32_t>(std::find(row.begin(), row.end(), largest) - row.begin());
 }
 
 int64_t rank_of(std::span<const double> row, int32_t target) {
