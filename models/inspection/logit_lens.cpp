@@ -63,7 +63,7 @@ Predictions predictions_of(const Tensor& logits, const Targets& targets) {
         std::copy_n(logits.data<float>() + first_of_row, z.size(), z.begin());
       const int32_t first = most_likely(z), target = targets.by_row[static_cast<size_t>(row)];
       Prediction& prediction = all[static_cast<size_t>(row)];
-      prediction = {first, log_probability(z, first)};
+      prediction = {first, log_probability(z, first, first)};
       if (target < 0) continue;
       prediction.target_log_p = prediction.top_log_p + z[static_cast<size_t>(target)] - z[static_cast<size_t>(first)];
       prediction.rank = rank_of(z, target);

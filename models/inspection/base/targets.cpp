@@ -1,10 +1,11 @@
 #include "models/inspection/base/targets.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
-#include "engine/loops/loops.h"
+#include "engine/math/scalar.h"
 #include "engine/types/check.h"
 
 namespace orrery::models {
@@ -24,13 +25,20 @@ Targets targets_of(const InspectedExample& example, const Tensor& logits) {
   return targets;
 }
 
-namespace {
-CpuRow loops_of(std::span<const double> row) { return {static_cast<int>(row.size())}; }
-}  // namespace
-
-double log_probability(std::span<const double> row, int32_t target) {
-  const auto largest_and_total = loops_of(row).exponentials(In<double>{row.data()});
-  return row[static_cast<size_t>(target)] - largest_and_total[0] - std::log(largest_and_total[1]);
+double log_probability(std::span<const double> row, int32_t target, int32_t top) {
+  const double largest = row[static_cast<size_t>(top)];
+  // At -O2 loops of a fixed length over arrays become vectors, and std::exp would be a call each.  One chain of
+  // additions would wait for each of them.
+  std::array<double, 64> terms, sums{};
+  size_t first = 0;
+  for (; first + terms.size() <= row.size(); first += terms.size()) {
+    const double* const z = row.data() + first;
+    for (size_t i = 0; i < terms.size(); ++i) terms[i] = orrery::scalar::exp(z[i] - largest);
+    for (size_t i = 0; i < terms.size(); ++i) sums[i] += terms[i];
+  }
+  for (size_t i = 0; first + i < row.size(); ++i) sums[i] += orrery::scalar::exp(row[first + i] - largest);
+  const double total = std::accumulate(sums.begin(), sums.end(), 0.0);
+  return row[static_cast<size_t>(target)] - largest - std::log(total);
 }
 
 std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> targets) {
@@ -38,7 +46,12 @@ std::vector<double> log_probabilities(const Tensor& logits, std::span<const int3
   const auto width = static_cast<size_t>(logits.size(1));
   std::vector<double> each;
   for (size_t row = 0; row < targets.size(); ++row)
-    each.push_back(targets[row] < 0 ? NAN : log_probability(std::span(all).subspan(row * width, width), targets[row]));
+    if (targets[row] < 0) {
+      each.push_back(NAN);
+    } else {
+      const auto z = std::span(all).subspan(row * width, width);
+      each.push_back(log_probability(z, targets[row], most_likely(z)));
+    }
   return each;
 }
 
@@ -51,9 +64,7 @@ double loss_of(const Tensor& logits, std::span<const int32_t> targets) {
 }
 
 int32_t most_likely(std::span<const double> row) {
-  const double largest = loops_of(row).max([](double z) { return z; }, In<double>{row.data()});
-  if (std::isnan(largest)) return 0;
-  return static_cast<int32_t>(std::find(row.begin(), row.end(), largest) - row.begin());
+  return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
 int64_t rank_of(std::span<const double> row, int32_t target) {

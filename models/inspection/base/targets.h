@@ -17,8 +17,8 @@ struct Targets {
 };
 Targets targets_of(const InspectedExample& example, const Tensor& logits);
 
-// Returns ln p of one token or class, p = softmax of a row of logits.
-double log_probability(std::span<const double> row, int32_t target);
+// Returns ln p of one token or class, p = softmax of a row of logits, whose largest is at `top`.
+double log_probability(std::span<const double> row, int32_t target, int32_t top);
 // Returns ln p of the target of each row of logits (rows, choices); NaN where the target is -1.
 std::vector<double> log_probabilities(const Tensor& logits, std::span<const int32_t> targets);
 // Returns minus the mean of ln p over the rows with a target; NaN if there are none.
