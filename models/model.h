@@ -17,6 +17,7 @@ namespace orrery::models {
 //   static inline const ModelInfo info{.name = ..., .description = ..., .source = ..., .task = ...};
 //   using Settings = ...;                        with `visit`
 //   explicit Type(const Settings& settings);
+//   static void check_early(const Settings& settings);   if a setting can be refused before the data are read
 // and the line REGISTER_MODEL(Type).
 struct ModelInfo {
   std::string name, description, source;
@@ -26,6 +27,8 @@ struct ModelInfo {
 struct ModelClass : ModelInfo {
   AnySettings settings;  // default values
   std::unique_ptr<nn::Module> (*make)(const AnySettings& settings);
+  // Throws Error for some of the settings that `make` refuses, at less cost and before the data are read.
+  void (*check)(const AnySettings& settings);
 };
 Registry<ModelClass>& model_classes();
 
@@ -35,6 +38,10 @@ bool register_model() {
   model_classes().add(
       {{Type::info}, AnySettings(Settings()), [](const AnySettings& settings) -> std::unique_ptr<nn::Module> {
          return std::make_unique<Type>(settings.as<Settings>());
+       },
+       []([[maybe_unused]] const AnySettings& settings) {
+         if constexpr (requires { Type::check_early(settings.as<Settings>()); })
+           Type::check_early(settings.as<Settings>());
        }});
   return true;
 }

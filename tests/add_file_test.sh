@@ -10,7 +10,6 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
 cp -a engine nn models cuda tests examples CMakeLists.txt README.md "$copy"
-cp -a tests/dropped/. "$copy"
 dropped=$(cd tests/dropped && find . -name '*.cpp' | wc -l)
 
 setting() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
@@ -22,8 +21,17 @@ or_show() {
 }
 
 targets="orrery nn_tests models_tests"
-or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" -DORRERY_EMULATE_CUDA=OFF \
-  -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+configure() {
+  or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" \
+    -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+}
+# All objects depend on their target's flags: those must not change with a new file.
+flags() { (cd "$copy/build/CMakeFiles" && cat orrery_core.dir/flags.make models_objects.dir/flags.make); }
+configure
+flags > "$copy/flags"
+cp -a tests/dropped/. "$copy"
+configure
+flags | diff "$copy/flags" - || { echo "a new file changes the flags, so that make would compile everything"; exit 1; }
 for target in orrery_core models_objects orrery_models program_objects test_main $targets; do
   cd "$build/CMakeFiles/$target.dir"
   find . -name '*.o' -exec cp --parents {} "$copy/build/CMakeFiles/$target.dir" \;

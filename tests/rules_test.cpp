@@ -280,6 +280,16 @@ TEST_CASE("rules: engine, cuda and nn have at most 33,570 lines") {
   CHECK_MESSAGE(lines <= 33570, lines, " lines; at most 33,570");
 }
 
+TEST_CASE("rules: a mask has at most 35 lines") {
+  int64_t masks = 0;
+  for (const File& file : tree())
+    if (file.below("nn/masks") && !file.below("nn/masks/base")) {
+      CHECK_MESSAGE(std::count(file.text.begin(), file.text.end(), '\n') <= 35, file.path);
+      ++masks;
+    }
+  CHECK(masks >= 9);
+}
+
 TEST_CASE("rules: the roots of engine, cuda and nn contain folders and no sources") {
   for (const std::string layer : {"engine", "cuda", "nn"})
     for (const auto& entry : fs::directory_iterator(root / layer)) {

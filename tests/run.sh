@@ -2,7 +2,8 @@
 # sh tests/run.sh [--all] [FOLDER...] [CTEST OPTIONS]: installs what is missing, builds in build/, runs tests.
 #   sh tests/run.sh                  the tests that must pass before a commit: all except those of GPU kernels
 #   sh tests/run.sh --all            also those of GPU kernels, emulated on the CPU
-#   sh tests/run.sh nn/activations   builds the tests of that layer only, and runs those of the folder
+#   sh tests/run.sh nn/activations   builds the tests of that layer only, and runs those of the folder, and of nn/base:
+#                                    each member's gradients
 # The last line counts test cases and example runs: "N passed, N failed".
 # Another build:
 #   BUILD=build/address OPTIONS=-DORRERY_SANITIZE=address,undefined TARGETS=nn_tests sh tests/run.sh -R nn_tests
@@ -57,7 +58,8 @@ else
   : > "$log"
   for folder in $folders; do
     echo "1/1 Testing: $folder" >> "$log"
-    if "$build/${folder%%/*}_tests" "-sf=*/tests/$folder/*" > "$build/folder.log" 2>&1; then
+    layer=${folder%%/*}
+    if "$build/${layer}_tests" "-sf=*/tests/$folder/*,*/tests/$layer/base/*" > "$build/folder.log" 2>&1; then
       echo "Test Passed" >> "$build/folder.log"
     else
       status=1

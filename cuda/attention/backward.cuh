@@ -327,11 +327,12 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const int column = static_cast<int>(blockIdx.x) % chunks * Tile::chunk, block = static_cast<int>(blockIdx.x) / chunks;
   const int columns = embedding_partials ? minimum(Tile::chunk, p.head_size - column) : 0;
   const int first_distance = block % tiles * side, head = block / tiles, thread = static_cast<int>(threadIdx.x);
-  typename Tile::Result sum = {};
+  A* const to = embedding_partials + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
   RowGradients<A, P> sums;
-  A bias_sum = 0;  // db of one distance, in threads below `side`
+  double bias_sum = 0;  // db of one distance, in threads below `side`
   int vote = 0;
-  for (int sequence = 0; sequence < p.batch; ++sequence)
+  for (int sequence = 0; sequence < p.batch; ++sequence) {
+    typename Tile::Result sum = {};
     for (int first = 0; first < p.queries; first += side) {
       const QueryTile q = {sequence, head, first};
       for (int turn = 0; turn < (p.last <= p.query_offset ? 2 : 4); ++turn) {
@@ -363,13 +364,14 @@ __global__ void __launch_bounds__(attention_threads, 1)
             [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, sum);
       }
     }
+    each_result<A>(sum, columns, [&](int, int row, int c, A value) {
+      A* const total = to + (int64_t{row} * p.head_size + c);
+      if (first_distance + row < p.distances) *total = (sequence > 0 ? *total : A(0)) + p.scale * value;
+    });
+  }
   A* const bias = p.gradients.relative_bias;
   if (bias && column == 0 && thread < side && first_distance + thread < p.distances)
-    bias[int64_t{head} * p.distances + first_distance + thread] = bias_sum;
-  A* const to = embedding_partials + (int64_t{head} * p.distances + first_distance) * p.head_size + column;
-  each_result<A>(sum, columns, [&](int, int row, int c, A value) {
-    if (first_distance + row < p.distances) to[int64_t{row} * p.head_size + c] = p.scale * value;
-  });
+    bias[int64_t{head} * p.distances + first_distance + thread] = static_cast<A>(bias_sum);
 }
 
 // Gradients of relative embeddings: a block per distance adds the sums of the heads in order.

@@ -117,12 +117,10 @@ void add_gradients(const BackwardBlock<N>& block, const Keys& keys, const Worksp
 template <class N, class A = Accumulator<N>>
 void write_span_gradients(const BackwardBlock<N>& block, const Workspace<A>& w) {
   if (!block.span_gradients) return;
-  A block_sum = 0;
   for (int64_t i = 0; i < block.count; ++i) {
     const A dz = block.span_gradients[i] / block.p.ramp;
-    w.sums.span ? block_sum += dz : block.p.gradients.span[block.row_index() + i] += dz;
+    w.sums.span ? w.sums.span[block.head] += dz : block.p.gradients.span[block.row_index() + i] += dz;
   }
-  if (w.sums.span) w.sums.span[block.head] += block_sum;
 }
 
 template <class N, class A = Accumulator<N>>

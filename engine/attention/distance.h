@@ -126,7 +126,7 @@ void gather_band(const QueryBlock<N>& block, const Keys& keys, const A* gradient
 
 template <class N, class A = Accumulator<N>>
 void add_bias_gradients(const QueryBlock<N>& block, const Diagonals& diagonals, const Workspace<A>& w) {
-  A* const bias = w.sums.relative_bias + block.head * block.p.distances;
+  double* const bias = w.sums.relative_bias + block.head * block.p.distances;
   for (int64_t r = diagonals.visible.begin; r < diagonals.visible.end; ++r) {
     Vector<A> total{};
     for (int64_t i = 0; i < block.width; i += lanes<A>) total += load(w.band + r * block.width + i);
@@ -141,7 +141,6 @@ void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const 
                             const A* gradients, Matrix<A> query_gradients, const Workspace<A>& w) {
   const TensorView<const Element<N>> p = block.as_elements(block.p.relative_embedding);
   const int64_t width = block.width, size = block.p.head_size, last = keys.count - 1;
-  const Update<A> scaled = {.scale = block.p.scale, .add = true};
   const Diagonals diagonals = diagonals_of(block, keys);
   gather_band(block, keys, gradients, w.band);
   if (w.sums.relative_bias) add_bias_gradients(block, diagonals, w);
@@ -153,13 +152,15 @@ void add_distance_gradients(const QueryBlock<N>& block, const Keys& keys, const 
     if (query_gradients.data) {
       const RightOperand<N> right = {distances, right_operand_rows<N>(distances, n, size, w.distance_rows),
                                      finite(distances, n, size)};
-      add_product_along_rows<N>(band, n, width, block.count, right, size, query_gradients, scaled,
+      add_product_along_rows<N>(band, n, width, block.count, right, size, query_gradients, {block.p.scale, true},
                                 {-rows.begin, last - rows.begin}, w);
     }
-    if (w.sums.relative_embedding)
-      add_product_along_width<N>(band, n, width, block.count, queries, size,
-                                 {w.sums.relative_embedding + distance * size, step * size}, scaled,
-                                 {rows.begin - last, rows.begin}, w);
+    if (!w.sums.relative_embedding) return;
+    add_product_along_width<N>(band, n, width, block.count, queries, size, {w.distance_rows, size},
+                               {block.p.scale, false}, {rows.begin - last, rows.begin}, w);
+    for (int64_t r = 0; r < n; ++r)
+      for (int64_t c = 0; c < size; ++c)
+        w.sums.relative_embedding[(distance + step * r) * size + c] += w.distance_rows[r * size + c];
   });
 }
 

@@ -172,7 +172,7 @@ class TaskMemory {
     take(w.gradient_rows, query_block * p.value_size, p.is_bf16);
     take(w.key_rows, key_block * p.head_size, p.is_bf16);
     take(w.value_rows, key_block * p.value_size, p.is_bf16);
-    take(w.distance_rows, (key_block + query_block) * p.head_size, p.is_bf16 && p.relative_embedding.data);
+    take(w.distance_rows, (key_block + query_block) * p.head_size, p.relative_embedding.data);
     take(w.pairs, (key_block + query_block) * query_block / 2, p.is_bf16);
     const AttentionGradients<A>& gradients = p.gradients;
     take(w.query_sums, query_block * p.head_size, p.sums_of_tasks && gradients.query.data);

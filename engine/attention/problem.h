@@ -27,9 +27,8 @@ template <class A>
 const A* dropout_factors(const Problem<A>& p, int64_t row, int64_t width, int64_t key, int64_t keys, A* memory);
 
 // Sums of gradients that many tasks add to: each chunk of tasks has its own. Null: not computed.
-template <class A>
 struct SharedSums {
-  A *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr, *parameters = nullptr;
+  double *relative_embedding = nullptr, *relative_bias = nullptr, *span = nullptr, *parameters = nullptr;
 };
 
 // The scratch memory of one task; each array begins at a multiple of 64 bytes.
@@ -38,8 +37,9 @@ struct Workspace {
   A *query_columns, *gradient_columns;  // (head_size, query_block), (value_size, query_block)
   // bf16 only: rows and weights in the layout that the products read (tiles.h)
   A *query_rows, *gradient_rows;               // (query_block, head_size), (query_block, value_size)
-  A *key_rows, *value_rows, *distance_rows;    // (key_block, size), the last (key_block + query_block, head_size)
+  A *key_rows, *value_rows;                    // (key_block, size)
   A* pairs;                                    // a left operand: half of (key_block + query_block, query_block)
+  A* distance_rows;                            // p, in bf16, or a tile's dp: (key_block + query_block, head_size)
   A *query_sums, *key_sums, *value_sums;       // the task's sums or null: (query_block, head_size), (keys, size)
   A *scores, *score_gradients;                 // tiles: (key_block, query_block)
   A *ramp_values, *cap_derivatives, *scratch;  // tiles: r, derivative of the soft cap, scratch
@@ -48,7 +48,7 @@ struct Workspace {
   A* output;                                   // (query_block, value_size)
   A *spans, *span_gradients;                   // query_block elements each; each of `rows` too
   A* rows[8];                                  // named by BlockSoftmax, BackwardBlock or BlockSums of the kernel
-  SharedSums<A> sums;
+  SharedSums sums;
   int64_t* multiply_adds;  // those done so far
 };
 

@@ -17,9 +17,8 @@ inline constexpr int64_t max_sums = 16;          // at most this many chunks of 
 
 inline int64_t blocks_of(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
 
-// Gradients that many tasks add to: those of the relative-position terms, with a row per distance
-// from query to key, and of attention spans. Each chunk of a loop over tasks has its own sums for
-// all rounds; write() adds them in the order of the chunks.
+// Gradients that many tasks add to. Each chunk of a loop over tasks has its own sums for all rounds,
+// in f64, since f32 loses digits over many tiles; write() adds them in the order of the chunks.
 template <class A>
 class ChunkSums {
  public:
@@ -31,11 +30,11 @@ class ChunkSums {
 
   bool is_needed() const { return size() > 0; }
   void reserve(int64_t chunks) {
-    while (is_needed() && static_cast<int64_t>(chunks_.size()) < chunks) chunks_.emplace_back(size(), A(0));
+    while (static_cast<int64_t>(chunks_.size()) < chunks) chunks_.emplace_back(size());
   }
-  SharedSums<A> of(int64_t chunk) {
+  SharedSums of(int64_t chunk) {
     if (!is_needed()) return {};
-    A* const first = chunks_[static_cast<size_t>(chunk)].data();
+    double* const first = chunks_[static_cast<size_t>(chunk)].data();
     return {embedding_ ? first : nullptr, bias_ ? first + embedding_ : nullptr,
             span_ ? first + embedding_ + bias_ : nullptr, parameters_ ? first + embedding_ + bias_ + span_ : nullptr};
   }
@@ -51,15 +50,15 @@ class ChunkSums {
   void write_part(int64_t first, int64_t n, A* to, int64_t row, int64_t stride) const {
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        A total = 0;
-        for (const std::vector<A>& chunk : chunks_) total += chunk[static_cast<size_t>(first + i)];
-        to[i / row * stride + i % row] = total;
+        double total = 0;
+        for (const std::vector<double>& chunk : chunks_) total += chunk[static_cast<size_t>(first + i)];
+        to[i / row * stride + i % row] = static_cast<A>(total);
       }
     });
   }
 
   int64_t embedding_, bias_, span_, parameters_;  // elements
-  std::vector<std::vector<A>> chunks_;
+  std::vector<std::vector<double>> chunks_;
 };
 
 // Runs task(i, workspace) for i in [0, n), each of about `flops`. Returns the multiply-adds done.

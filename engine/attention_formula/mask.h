@@ -91,12 +91,6 @@ HOST_DEVICE inline Coverage coverage_of(const MaskView& mask, int i, int queries
   const Coverage by_table = coverage_in_table(mask, i, queries, j, keys);
   return inside || by_table == Coverage::none ? by_table : Coverage::some;
 }
-// Returns the number of keys visible to query i, regardless of documents and the table.
-HOST_DEVICE inline int count_visible(const MaskView& mask, int64_t sequence, int i, int lowest) {
-  const Interval keys = keys_of_queries(mask, i, 1, length_of(mask, sequence), lowest);
-  const int own = i + mask.masked;
-  return keys.end <= keys.begin ? 0 : keys.end - keys.begin - (own >= keys.begin && own < keys.end ? 1 : 0);
-}
 
 }  // namespace
 }  // namespace orrery

@@ -14,7 +14,7 @@ class TileFunction {
   // y = F(x) unless null, dx = F'(x) g
   virtual void backward(const T* x, const T* g, T* y, T* dx, int64_t n, const T* p = nullptr) const = 0;
   // Adds the sum of g dF/dp_k to dp[k]; only for float and double, in an order of n alone.
-  virtual void add_parameter_gradients(const T*, const T*, int64_t, const T* /*p*/, T* /*dp*/) const {}
+  virtual void add_parameter_gradients(const T*, const T*, int64_t, const T* /*p*/, double* /*dp*/) const {}
 
  protected:
   ~TileFunction() = default;

@@ -29,7 +29,17 @@ EncoderDecoderSettings checked(EncoderDecoderSettings s) {
   return s;
 }
 
+std::shared_ptr<const nn::NamedMask> mask_of(const EncoderDecoderSettings& s, bool decoder) {
+  return decoder ? causal_mask("encoder_decoder: decoder_mask", s.decoder_mask, s.context)
+                 : named_mask(s.mask, s.context);
+}
+
 }  // namespace
+
+void EncoderDecoder::check_early(const EncoderDecoderSettings& settings) {
+  mask_of(settings, false);
+  mask_of(settings, true);
+}
 
 EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) {
   const EncoderDecoderSettings& s = settings_;
@@ -61,8 +71,7 @@ EncoderDecoder::Stack EncoderDecoder::make_stack(bool decoder) {
                                 .shared_activation = &attention_activation_};
   nn::AttentionLayerOptions cross = own;
   cross.causal = false, cross.position = nullptr, cross.encoder_width = s.width;
-  const auto mask = decoder ? causal_mask("encoder_decoder: decoder_mask", s.decoder_mask, s.context)
-                            : named_mask(s.mask, s.context);
+  const auto mask = mask_of(s, decoder);
   for (int64_t i = 0; i < (decoder ? s.decoder_layers : s.layers); ++i) {
     const std::string layer = std::to_string(i) + ".";
     own.mask = mask_of_layer(mask, decoder ? s.decoder_mask : s.mask, s.context, i);

@@ -80,6 +80,7 @@ class EncoderDecoder final : public TranslationModel, public HeadedModel {
   using Settings = EncoderDecoderSettings;
 
   explicit EncoderDecoder(const EncoderDecoderSettings& settings);
+  static void check_early(const EncoderDecoderSettings& settings);
   // Sources (B, Ts), targets (B, Tt) -> logits (B, Tt, vocabulary): models/translation_model.h.
   void encode(const Tensor& sources, const Tensor& lengths, nn::ForwardPass& pass) override;
   Tensor forward(const Tensor& targets, nn::ForwardPass& pass) override;

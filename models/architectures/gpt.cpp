@@ -31,6 +31,10 @@ BlockOptions options_of_blocks(const GptSettings& s, const nn::Position& positio
   return options;
 }
 
+std::shared_ptr<const nn::NamedMask> mask_of(const GptSettings& s) {
+  return causal_mask("gpt: mask", s.mask, s.context, true);
+}
+
 }  // namespace
 
 Gpt::Gpt(const GptSettings& settings)
@@ -49,7 +53,7 @@ Gpt::Gpt(const GptSettings& settings)
                                              .head_size = s.head_size,
                                              .table_std = weights.table_std});
   BlockOptions options = options_of_blocks(s, *position_, activation_, attention_activation_);
-  const auto mask = causal_mask("gpt: mask", s.mask, s.context, true);
+  const auto mask = mask_of(s);
   prefix_ = mask->facts().later.value_or(0);
   for (int64_t i = 0; i < s.layers; ++i) {
     options.mask = mask_of_layer(mask, s.mask, s.context, i);
@@ -62,6 +66,8 @@ Gpt::Gpt(const GptSettings& settings)
   if (s.head_bias) head_bias_ = nn::Parameter(Shape{s.vocabulary}, nn::constant(0));
   nn::name_paths(*this);
 }
+
+void Gpt::check_early(const GptSettings& settings) { mask_of(settings); }
 
 Tensor Gpt::head_input(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && tokens.size(1) <= settings_.context,

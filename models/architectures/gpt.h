@@ -81,6 +81,7 @@ class Gpt final : public LanguageModel, public HeadedModel {
   using Settings = GptSettings;
 
   explicit Gpt(const GptSettings& settings);
+  static void check_early(const GptSettings& settings);
   // tokens (B, T) i32 -> logits (B, T, vocabulary); next: of the last token, (B, vocabulary)
   Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override { return logits(head_input(tokens, pass)); }
   Tensor next(const Tensor& tokens, nn::ForwardPass& pass) override;

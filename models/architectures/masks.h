@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/settings/any_settings.h"
@@ -22,13 +23,23 @@ std::shared_ptr<const nn::NamedMask> mask_of_layer(const std::shared_ptr<const n
 std::shared_ptr<const nn::NamedMask> causal_mask(std::string_view setting, const std::string& expression,
                                                  int64_t tokens, bool allows_prefix = false);
 
+// Gives the masks among the settings one form: each name with all its settings, and only the parentheses that are
+// needed. A mask with an unknown name stays as it is.
+void resolve_masks(const AnySettings& model);
+// Returns the specs of which the masks consist, by setting. A mask with an unknown name has none.
+std::vector<std::pair<std::string, Spec>> mask_specs(const AnySettings& model);
 // Returns the number of first tokens that see later ones, which therefore bear no loss.
 int64_t positions_without_loss(const AnySettings& model);
 // Returns the bytes of all tables of a model with these layers.
 int64_t bytes_of_masks(const AnySettings& model, int64_t layers);
-// Returns the first pair for which a registered mask's coverage or later() contradicts visible(); empty: none.
-std::string mask_contradiction(const std::string& name);
-// Returns a message for each mask under which some queries see no key.
+struct MaskCheck {
+  std::vector<std::string> specs = {};  // the mask with the settings that were tried, the defaults first
+  std::string positions = {};           // "the first 2,048, ..."
+  std::string contradiction = {};       // the first pair for which coverage(), later() or band() contradicts visible()
+};
+// Checks what a registered mask states of itself. Without a contradiction it gives the settings and positions tried.
+MaskCheck check_mask(const std::string& name);
+// Returns a message for each mask that, with the attention's own settings, hides every key from some queries.
 std::vector<std::string> mask_notes(const AnySettings& model);
 
 }  // namespace orrery::models

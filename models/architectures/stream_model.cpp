@@ -28,6 +28,10 @@ StreamSettings checked(StreamSettings s) {
   return s;
 }
 
+std::shared_ptr<const nn::NamedMask> mask_of(const StreamSettings& s) {
+  return causal_mask("stream: mask", s.mask, s.context + s.cache_length);
+}
+
 }  // namespace
 
 StreamModel::StreamModel(const StreamSettings& settings)
@@ -52,13 +56,15 @@ StreamModel::StreamModel(const StreamSettings& settings)
   BlockOptions options = block_options(s, *position_, attention_activation_);
   set_own_biases(options, s);
   options.context = s.cache_length;
-  const auto mask = causal_mask("stream: mask", s.mask, s.context + s.cache_length);
+  const auto mask = mask_of(s);
   for (int64_t i = 0; i < s.layers; ++i) {
     options.mask = mask_of_layer(mask, s.mask, s.context + s.cache_length, i);
     blocks_.push_back(std::make_unique<Block>(options));
   }
   nn::name_paths(*this);
 }
+
+void StreamModel::check_early(const StreamSettings& settings) { mask_of(settings); }
 
 Tensor StreamModel::forward(const Tensor& tokens, nn::ForwardPass& pass) {
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1, "stream: tokens of shape ", tokens.shape(),

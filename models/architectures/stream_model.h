@@ -85,6 +85,7 @@ class StreamModel final : public LanguageModel, public HeadedModel {
   using Settings = StreamSettings;
 
   explicit StreamModel(const StreamSettings& settings);
+  static void check_early(const StreamSettings& settings);
   // tokens (B, T) i32 -> logits (B, T, vocabulary). With a cache of states (B, ...) in the pass, it
   // continues B streams and is differentiable.
   Tensor forward(const Tensor& tokens, nn::ForwardPass& pass) override;

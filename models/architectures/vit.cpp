@@ -61,6 +61,8 @@ Vit::Vit(const VitSettings& settings)
   nn::name_paths(*this);
 }
 
+void Vit::check_early(const VitSettings& settings) { nn::NamedMask(settings.mask); }
+
 int64_t Vit::tokens() const { return tokens_of(settings_); }
 
 Tensor Vit::forward(const Tensor& pixels, nn::ForwardPass& pass) {

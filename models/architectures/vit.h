@@ -74,6 +74,7 @@ class Vit final : public ImageModel, public HeadedModel {
   using Settings = VitSettings;
 
   explicit Vit(const VitSettings& settings);
+  static void check_early(const VitSettings& settings);
   // pixels (B, image_size, image_size, channels) -> logits (B, classes)
   Tensor forward(const Tensor& pixels, nn::ForwardPass& pass) override;
   void visit(nn::Visitor& v) override;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/types/check.h"
+#include "models/data/data_format.h"
 #include "models/data/tokenizer.h"
 #include "models/formats/unicode.h"
 
@@ -67,8 +68,10 @@ class DocumentEncoder {
     try {
       read = tokenizer_.encode_with_ends(waiting_, whole, tokens, ends);
     } catch (const Error& error) {
-      fail("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(),
-           done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
+      const std::string why = text("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(),
+                                   done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
+      if (is_binary(file_)) fail_unknown_format("text", why);
+      fail(why);
     }
     sink_.add(std::string_view(waiting_).substr(0, read), std::move(tokens), ends);
     enough_ = read > 0 ? 0 : 2 * waiting_.size();

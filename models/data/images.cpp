@@ -235,6 +235,17 @@ bool are_numbers(const std::vector<std::string>& classes) {
   });
 }
 
+void check_numbers(const std::vector<std::string>& classes, const std::string& folder) {
+  const auto is_number = [](const std::string& name) { return number_in(name).has_value(); };
+  if (!std::all_of(classes.begin(), classes.end(), is_number)) return;
+  std::map<Number, std::string> names;
+  for (const std::string& name : classes) {
+    const std::string& other = names.emplace(*number_in(name), name).first->second;
+    check(other == name, "images: ", folder, ": the classes '", other, "' and '", name,
+          "' are one number; join them, or rename one");
+  }
+}
+
 void sort_classes(std::vector<std::string>& classes) {
   if (are_numbers(classes))
     std::sort(classes.begin(), classes.end(),

@@ -87,6 +87,8 @@ ImageSet read_images(const std::string& folder, const ImageOptions& options);
 // Names that are numbers, of any length: 7, 007 and LABEL_7 are all 7.
 std::optional<std::string> class_number(std::string_view name);  // its digits, without leading zeros
 bool are_numbers(const std::vector<std::string>& classes);  // all are, and all differ
+// Throws Error if the names of all classes are numbers and two of them are one number, as 7 and 007 in folders.
+void check_numbers(const std::vector<std::string>& classes, const std::string& folder);
 // Sorts classes into the order of labels: by number if all are numbers, else by name.
 void sort_classes(std::vector<std::string>& classes);
 

@@ -1,11 +1,12 @@
 #include "models/data/labelled_texts.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "engine/settings/registry.h"
 #include "engine/types/check.h"
@@ -14,8 +15,7 @@
 #include "models/data/lines.h"
 #include "models/formats/csv.h"
 #include "models/formats/gzip.h"
-#include "models/formats/json.h"
-#include "models/formats/unicode.h"
+#include "models/formats/json_lines.h"
 
 namespace orrery::models {
 namespace {
@@ -62,16 +62,14 @@ void read_table(const std::string& path, const Columns& columns, const Take& tak
 }
 
 void read_json_lines(const std::string& path, const Columns& columns, const Take& take) {
-  int64_t number = 0;
-  each_line(path, "evaluate: " + path, [&](std::string_view line) {
-    const std::string where = text(path, ":", ++number), what = "evaluate: " + where;
-    if (line.empty()) return;
-    const Json all = parse_json(line, what);
-    check(all.is_object(), what, " is not a JSON object; give one object per line");
-    const Json& label = member(all, columns.label, what);
-    check(label.is_string() || label.is_number_integer() || label.is_boolean(), what, ": the label '", columns.label,
-          "' must be text or a whole number");
-    take(text_member(all, columns.text, what), label.is_string() ? label.get<std::string>() : json_text(label), where);
+  const std::string what = "evaluate: " + path;
+  const std::array keys = {columns.text, columns.label};
+  uint64_t number = 0;
+  each_line(path, what, [&](std::string_view line) {
+    ++number;
+    if (line.find_first_not_of(" \t") == line.npos) return;
+    std::vector<std::string> texts = texts_in_line(line, number, keys, what, columns.label);
+    take(std::move(texts[0]), std::move(texts[1]), text(path, ": line ", number));
   });
 }
 

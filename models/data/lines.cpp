@@ -18,9 +18,8 @@ class LineSplitter {
  public:
   LineSplitter(const std::string& what, const TakeLine& take) : what_(what), take_(take) {}
 
-  void add(std::string_view chunk) {
-    check_utf8(chunk, what_, "convert it to UTF-8", bytes_);
-    bytes_ += chunk.size();
+  void add(std::string_view chunk, uint64_t before) {
+    check_utf8(chunk, what_, "convert it to UTF-8", before);
     while (!chunk.empty()) {
       const size_t end = chunk.find('\n'), length = std::min(end, chunk.size());
       check(line_start_.size() + length <= max_line_bytes, what_, ": line ", lines_ + 1, " has more than ",
@@ -46,14 +45,14 @@ class LineSplitter {
   const std::string& what_;
   const TakeLine& take_;
   std::string line_start_;  // the line that the next chunk continues
-  uint64_t bytes_ = 0, lines_ = 0;
+  uint64_t lines_ = 0;
 };
 
 }  // namespace
 
 void each_line(const std::string& path, const std::string& what, const TakeLine& take) {
   LineSplitter splitter(what, take);
-  TextFiles::each_chunk(path, [&](std::string_view chunk, uint64_t) { splitter.add(chunk); });
+  TextFiles::each_chunk(path, [&](std::string_view chunk, uint64_t before) { splitter.add(chunk, before); });
   splitter.finish();
 }
 
@@ -64,18 +63,16 @@ void each_line(std::istream& input, const std::string& what, const TakeLine& tak
     return static_cast<size_t>(input.gcount());
   };
   TextFiles::each_chunk(what, read, TextFiles::chunk_size,
-                        [&](std::string_view chunk, uint64_t) { splitter.add(chunk); });
+                        [&](std::string_view chunk, uint64_t before) { splitter.add(chunk, before); });
   splitter.finish();
 }
 
 void each_row(const std::string& path, const std::string& what, const CsvParser::Take& take,
               const std::function<void(uint64_t)>& read) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   CsvParser parser(what, take, ends_with_or_packed(path, ".tsv") ? '\t' : ',');
   TextFiles::each_chunk(path, [&](std::string_view chunk, uint64_t before) {
     check_utf8(chunk, what, "convert it to UTF-8", before);
     read(chunk.size());
-    if (before == 0 && chunk.starts_with(byte_order_mark)) chunk.remove_prefix(byte_order_mark.size());
     parser.add(chunk);
   });
   parser.finish();

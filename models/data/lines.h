@@ -1,4 +1,5 @@
-// Lines of a text in UTF-8, one by one, without their ends, "\n" or "\r\n".
+// Lines of a text in UTF-8, one by one, without their ends, "\n" or "\r\n", and without a byte order
+// mark at the start of the text.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +25,8 @@ void each_line(std::istream& input, const std::string& what, const TakeLine& tak
 // `way_out`: the end of this Error, what the user can do.
 void each_kept_line(const std::string& path, const std::string& what, std::string_view way_out, const TakeLine& take);
 
-// Calls `take` for each row of a table, .csv, or .tsv with quotes as in csv, which may begin with a
-// byte order mark; `read` for the number of bytes of each chunk. Unpacks gzip. Errors are those of
-// CsvParser, and invalid UTF-8.
+// Calls `take` for each row of a table, .csv, or .tsv with quotes as in csv; `read` for the number of
+// bytes of each chunk. Unpacks gzip. Errors are those of CsvParser, and invalid UTF-8.
 void each_row(const std::string& path, const std::string& what, const CsvParser::Take& take,
               const std::function<void(uint64_t)>& read = [](uint64_t) {});
 

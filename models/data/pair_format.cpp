@@ -15,21 +15,29 @@ bool add_pair_format(const PairFormat& format) {
   return true;
 }
 
-const PairFormat& pair_format_of(const PairFiles& files) {
-  std::string known;  // a line each
+const PairFormat* find_pair_format(const PairFiles& files) {
   for (const bool of_any : {false, true})
-    for (const auto& [name, format] : pair_formats()) {
-      if (format.of_any_file != of_any) continue;
-      if (format.reads(files)) return format;
-      known += "\n  " + name + ": " + format.description;
-    }
-  fail("pairs: ", files.source, " has no known format; known formats:", known);
+    for (const auto& [name, format] : pair_formats())
+      if (format.of_any_file == of_any && format.reads(files)) return &format;
+  return nullptr;
+}
+
+const PairFormat& pair_format_of(const PairFiles& files) {
+  if (const PairFormat* const found = find_pair_format(files)) return *found;
+  fail_unknown_format("pairs", text("pairs: ", files.source, " has no known format"));
 }
 
 std::vector<TextPair> read_pairs(const PairFiles& files) {
   check(files.document_lines == 0 || files.document_column != 0, "pairs: document_lines=", files.document_lines,
         " requires documents; give their column with --document_column");
-  return pair_format_of(files).read(files);
+  try {
+    return pair_format_of(files).read(files);
+  } catch (const UnknownFormat&) {
+    throw;
+  } catch (const Error& error) {
+    if (!is_binary(files.source)) throw;
+    fail_unknown_format("pairs", error.what());
+  }
 }
 
 void check_no_columns(const PairFiles& files, const std::string& what) {

@@ -36,6 +36,7 @@ bool add_pair_format(const PairFormat& format);  // also to the catalogue of dat
 #define REGISTER_PAIR_FORMAT(id, ...) \
   [[maybe_unused]] static const bool registered_pair_format_##id = add_pair_format(__VA_ARGS__)
 
+const PairFormat* find_pair_format(const PairFiles& files);  // null if no format reads them
 const PairFormat& pair_format_of(const PairFiles& files);  // throws Error with all formats if none reads them
 // Also throws Error if document_lines is set without document_column.
 std::vector<TextPair> read_pairs(const PairFiles& files);

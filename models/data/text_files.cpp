@@ -7,6 +7,7 @@
 #include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
 #include "engine/types/check.h"
+#include "models/data/data_format.h"
 #include "models/formats/gzip.h"
 #include "models/formats/unicode.h"
 
@@ -32,8 +33,9 @@ TextFiles::TextFiles(const TextSource& source)
     : source_(source), many_documents_(models::has_many_documents(source_)) {
   const std::string& path = source_.path();
   const bool folder = source_.is_folder();
-  check(!files().empty(), "text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
-        "files; give a text file or a folder of them; known formats:", listed_text_formats());
+  if (files().empty())
+    fail_unknown_format("text", text("text: ", path, " is a folder without ", source_.left_out().empty() ? "" : "text ",
+                                     "files; give a text file or a folder of them"));
   for (const std::string& file : files()) {
     const std::string tokens = file_of_tokens(file);
     check(tokens.empty(), "text: ", tokens,
@@ -71,7 +73,8 @@ void TextFiles::each_chunk(const std::string& name, const Read& read, size_t roo
     const std::string_view here = std::string_view(buffer).substr(0, kept + got);
     if (before > 0) check_memory("text: " + name, 8 * chunk_size, "use a shorter text");  // for data made from a chunk
     const size_t end = got == 0 ? here.size() : end_of_characters(here);
-    if (end > 0) take(here.substr(0, end), before);
+    const size_t mark = before == 0 && here.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+    if (end > mark) take(here.substr(mark, end - mark), before + mark);
     before += end, kept = here.size() - end;
     if (got == 0) return;
     buffer.replace(0, kept, buffer, end, kept);
@@ -122,7 +125,9 @@ TextChunks::TextChunks(const TextFiles& files) {
                                        try {
                                          take(chunk, before);
                                        } catch (const Error& error) {
-                                         fail("text: ", file, ": ", error.what());
+                                         const std::string why = text("text: ", file, ": ", error.what());
+                                         if (is_binary(file)) fail_unknown_format("text", why);
+                                         fail(why);
                                        }
                                      },
                                  .end =

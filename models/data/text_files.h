@@ -35,7 +35,8 @@ class TextFiles {
   }
 
   // Passes a file, unpacked if gzip packed it, to `take` in chunks of at most `chunk_size` bytes
-  // that split no character, each with the number of bytes before it.
+  // that split no character, each with the number of bytes before it. Drops a byte order mark at the
+  // start of the file, which counts as bytes before the first chunk.
   using Take = std::function<void(std::string_view chunk, uint64_t before)>;
   static constexpr size_t chunk_size = size_t{1} << 20;
   static void each_chunk(const std::string& file, const Take& take);

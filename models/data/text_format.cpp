@@ -66,7 +66,7 @@ const TextFormat& document_format_of(const TextSource& file) {
   const TextPath path(file);
   const TextFormat* const found =
       first_format([&](const TextFormat& format) { return format.read_documents && format.reads(path); });
-  check(found != nullptr, "text: ", path.path(), " has no known format; known formats:", listed_text_formats());
+  if (!found) fail_unknown_format("text", text("text: ", path.path(), " has no known format"));
   return *found;
 }
 
@@ -82,14 +82,8 @@ TokenLayout token_layout(const std::string& file, std::span<const std::byte> beg
     if (format.layout) found = format.layout(file, begin);
     return found.has_value();
   });
-  check(found.has_value(), "tokens: ", file, " has no known format; known formats:", listed_text_formats());
+  if (!found) fail_unknown_format("text", text("tokens: ", file, " has no known format"));
   return *found;
-}
-
-std::string listed_text_formats() {
-  std::string all;
-  for (const auto& [name, format] : text_formats()) all += "\n  " + name + ": " + format.description;
-  return all;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_tokens(const std::string& path) {

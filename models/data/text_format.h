@@ -90,7 +90,6 @@ const TextFormat& document_format_of(const TextSource& file);
 TokenLayout token_layout(const std::string& file, std::span<const std::byte> begin);
 // Returns true if a file has fields or columns, which hold many documents. Each file has its own format.
 bool has_many_documents(const TextPath& path);
-std::string listed_text_formats();  // a line each: "\n  NAME: DESCRIPTION"
 
 // Returns the tokenizer that comes with tokens; null if there is none, or if the path has documents.
 std::unique_ptr<Tokenizer> tokenizer_of_tokens(const std::string& path);

@@ -22,14 +22,19 @@ double FewShot::deviation() const {
   return std::sqrt(squares / static_cast<double>(seeds.size() - 1));
 }
 
-FewShot evaluate_few_shot(const ProbeExamples& examples, const FeatureReader& read, const FewShotSettings& settings,
-                          const std::function<void(double fraction)>& progress) {
-  using Split = ProbeExamples::Split;
-  const auto classes = static_cast<int64_t>(examples.classes.size());
+void check_few_shot(const ProbeExamples& examples, int64_t shots) {
+  const size_t classes = examples.classes.size();
   check(classes >= 2, "evaluate: ", examples.owner, " has ", classes, " class; few_shot requires at least 2");
   check(!examples.test_labels.empty(), "evaluate: ", examples.owner,
         " has no test examples; give some with --validation_data=PATH, or raise --validation_fraction");
-  check_shots(examples.owner, examples.classes, examples.train_labels, settings.shots);
+  check_shots(examples.owner, examples.classes, examples.train_labels, shots);
+}
+
+FewShot evaluate_few_shot(const ProbeExamples& examples, const FeatureReader& read, const FewShotSettings& settings,
+                          const std::function<void(double fraction)>& progress) {
+  using Split = ProbeExamples::Split;
+  check_few_shot(examples, settings.shots);
+  const auto classes = static_cast<int64_t>(examples.classes.size());
   FewShot all{.shots = settings.shots, .classes = classes, .layer = read.layer(), .notes = examples.notes};
   std::vector<std::vector<int64_t>> drawn;
   for (int64_t seed = 1; seed <= settings.seeds; ++seed) {

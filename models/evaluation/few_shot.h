@@ -60,6 +60,8 @@ struct FewShot {
   double deviation() const;  // sample standard deviation over the seeds; NaN for one seed
 };
 
+// Throws Error unless there are two classes, test examples, and `shots` training examples of each class.
+void check_few_shot(const ProbeExamples& examples, int64_t shots);
 // Seed i, from 1, draws its own shots. `progress` gets the fraction of the examples that are done.
 FewShot evaluate_few_shot(const ProbeExamples& examples, const FeatureReader& read, const FewShotSettings& settings,
                           const std::function<void(double fraction)>& progress = {});

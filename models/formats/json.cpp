@@ -78,7 +78,7 @@ Parsed parse(std::string_view text, std::string_view what, int64_t first_line) {
     fail(what, ": line ", first_line - 1 + line_of(text, at), ", column ", at - begin + 1, ": ",
          at == text.size() ? "the JSON ends too early" : "invalid JSON");
   } catch (const nlohmann::json::exception&) {  // the only other exception of parsing
-    fail(what, ": a number is too large; its absolute value must be at most 1.797e308");
+    fail(what, ": ", too_large_number);
   }
 }
 

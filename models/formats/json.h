@@ -29,6 +29,10 @@ using SortedJson = nlohmann::json;
 // `first_line`: the number of the text's first line, for errors, if the text is a line of a file.
 SortedJson parse_large_json(std::string_view text, std::string_view what, int64_t first_line = 1);
 
+// The end of the Error for 1e999, which f64 cannot hold.
+inline constexpr const char* too_large_number =
+    "a number is too large; its absolute value must be at most 1.797e308";
+
 // Quotes Infinity, -Infinity and NaN, which Python writes as numbers and JSON lacks. Reading such a
 // member as a number throws, but all other members can be read. Returns "" if the text has none.
 std::string with_quoted_infinities(std::string_view text);

@@ -32,6 +32,9 @@ int64_t count_characters(std::string_view text);
 // Returns the size of the text without an incomplete last character.
 size_t end_of_characters(std::string_view text);
 
+// Some programs write it at the start of a file to mark UTF-8; readers of files drop it.
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
 std::string utf8(char32_t point);      // 1 to 4 bytes
 std::string describe(char32_t point);  // 'é' (U+00E9); control characters by number alone
 

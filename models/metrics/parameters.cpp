@@ -1,6 +1,7 @@
 // Single learned numbers: alpha of DyT, slopes, temperatures, exponents, gains.
 #include <cmath>
 
+#include "engine/types/format.h"
 #include "models/metrics/base/model_metric.h"
 
 namespace orrery::models {
@@ -14,7 +15,8 @@ bool is_weight_or_bias(const std::string& name) {
 }
 
 // Logs parameters that are neither weights nor biases nor spans, which have their own metric:
-// log_gamma as gamma, and those that all layers share as the model's.
+// log_gamma as gamma, and those that all layers share as the model's. Several of an activation, by
+// head, are activation/PATH.HEAD.PARAMETER.
 void log_parameters(MetricRow& row, const nn::FlatParameters& parameters) {
   const std::string logarithm = "log_";
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
@@ -28,10 +30,15 @@ void log_parameters(MetricRow& row, const nn::FlatParameters& parameters) {
       name.erase(0, logarithm.size());
       for (double& value : values) value = std::exp(value);
     }
+    const Shape& shape = segment.parameter->value.shape();
+    const bool by_head = name.ends_with("activation") && shape.rank() == 2 && shape[1] > 1;
     if (values.size() == 1)
       log_metric(row, name, path, values[0]);
-    else
+    else if (!by_head)
       log_metrics(row, name, path, values);
+    else
+      for (size_t i = 0, n = static_cast<size_t>(shape[1]); i < values.size(); ++i)
+        log_metric(row, name, text(path, ".", i / n, ".", i % n), values[i]);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/masks.h"
 #include "models/catalogue/catalogue.h"
 
 namespace orrery::models {
@@ -17,6 +18,7 @@ struct UsedComponent {
 class UsedComponents {
  public:
   void add_settings(TrainSettings settings) {
+    const auto masks = mask_specs(settings.model_settings);
     for (const Setting& setting : settings_of(settings)) {
       if (setting.key == "model")
         add("model", settings.model, "model = " + settings.model),
@@ -24,6 +26,8 @@ class UsedComponents {
       if (setting.key == "task") add("task", settings.task, "task = " + settings.task);
       const Spec* const spec = std::holds_alternative<Spec*>(setting.value) ? std::get<Spec*>(setting.value) : nullptr;
       const std::string assignment = setting.key + " = " + print_value(setting);
+      for (const auto& [key, mask] : masks)
+        if (key == setting.key) add("mask", mask.name, assignment);
       if (setting.key == "tokenizer") add("tokenizer", parse_name(print_value(setting)), assignment);
       if (setting.key == "loss" || setting.key == "label_smoothing")
         add("loss", print_value(setting) == "sigmoid" ? "sigmoid_cross_entropy" : "cross_entropy",

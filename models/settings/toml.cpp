@@ -10,6 +10,7 @@
 #include "engine/types/ascii.h"
 #include "engine/types/check.h"
 #include "models/formats/gzip.h"
+#include "models/formats/unicode.h"
 
 namespace orrery::models {
 namespace {
@@ -69,7 +70,7 @@ class Scan {
   void run() {
     if (text_.size() > max_toml_bytes)
       refuse(orrery::text("the file has ", text_.size(), " bytes; at most ", max_toml_bytes, " bytes are allowed"));
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // the byte order mark of some editors
+    if (text_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
     while (at_ < text_.size()) step(text_[at_]);
     if (state_ == State::value && !in_list()) refuse(no_value);
   }

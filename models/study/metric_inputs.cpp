@@ -7,6 +7,7 @@
 #include "engine/types/check.h"
 #include "engine/types/format.h"
 #include "models/settings/settings_table.h"
+#include "models/study/metric_names.h"
 
 namespace orrery::models {
 namespace {
@@ -60,6 +61,11 @@ void read_few_shot(Claim& claim, const toml::table& table) {
           FewShotInput::name_of(set), "; give sets whose last folders differ");
   check(!names.empty(), input.location,
         ": [few_shot] has no data; give sets, as in data = \"images/mnist, images/flowers\"");
+  std::vector<std::string> metrics;
+  for (const std::string& name : names) metrics.push_back(few_shot_metric + name);
+  for (size_t m = 0; m < claim.metrics.size(); ++m)
+    for (const std::string& pattern : claim.metrics[m].patterns())
+      if (pattern.starts_with(few_shot_metric)) matching_metrics(claim.metric_locations[m], metrics, pattern);
 }
 
 }  // namespace

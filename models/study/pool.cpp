@@ -111,6 +111,10 @@ std::vector<StoredRun> runs_in_pool(const std::string& pool) {
   return all;
 }
 
+bool is_pool(const std::string& folder) {
+  return folder_exists(folder_of_uses(folder)) || !runs_in_pool(folder).empty();
+}
+
 std::vector<std::string> unfinished_runs(const std::string& pool) {
   std::vector<std::string> ids;
   for (const std::string& path : files_in(pool)) {

@@ -19,6 +19,8 @@ struct StoredRun {  // files of a run
 };
 // Returns the runs of a pool, by id. Does not follow links.
 std::vector<StoredRun> runs_in_pool(const std::string& pool);
+// Returns whether the folder has runs of a pool, or records of the sweeps and studies that use it.
+bool is_pool(const std::string& folder);
 
 // Returns the ids of runs that began but have no outcome, such as interrupted runs.
 std::vector<std::string> unfinished_runs(const std::string& pool);

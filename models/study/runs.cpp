@@ -290,6 +290,14 @@ void check_log(const std::string& run_folder, const Outcome& outcome) {
         "/metrics.jsonl differs from the run's outcome in the last validation");
 }
 
+bool is_complete(const std::string& run_folder, int64_t steps) {
+  int64_t last = 0;  // step of the last validation
+  RunLog::of_run(run_folder).each([&](const LogRow& row) {
+    if (row.metrics.contains("validation_loss")) last = row.step;
+  });
+  return last == steps;
+}
+
 void write_outcome(const std::string& path, const Outcome& o) {
   Json json = {{"outcome", name(o.kind)}, {"step", o.step}, {"seconds", o.seconds}, {"version", o.version}};
   if (!o.why.empty()) json["why"] = o.why;

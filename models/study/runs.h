@@ -83,6 +83,9 @@ Outcome outcome_of(const RunLog& log);
 // Throws if the log of an ended run lacks steps, or has another last validation than the outcome.
 void check_log(const std::string& run_folder, const Outcome& outcome);
 
+// Returns true if the run has a loss after its last step: a diverged run that was not stopped has one.
+bool is_complete(const std::string& run_folder, int64_t steps);
+
 // Write and read pool/ID.json. Reading throws Error if the file is damaged, and returns nothing if
 // it does not exist.
 void write_outcome(const std::string& path, const Outcome& outcome);

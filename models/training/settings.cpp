@@ -1,6 +1,7 @@
 #include "models/training/settings.h"
 
 #include "engine/types/usage_error.h"
+#include "models/architectures/masks.h"
 #include "models/former_names.h"
 #include "models/model.h"
 #include "models/tasks/base/task.h"
@@ -123,6 +124,7 @@ std::unique_ptr<nn::Module> make_model(const TrainSettings& settings) {
 TrainSettings resolved(TrainSettings settings) {
   nn::change_specs(settings_of(settings),
                    [](const nn::SpecFamily& family, const Spec& spec) { return family.resolved(spec); });
+  resolve_masks(settings.model_settings);
   return settings;
 }
 

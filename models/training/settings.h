@@ -154,7 +154,7 @@ std::span<const ForeignKey> nanogpt_keys();
 // in order. Aliases, also inside specs, count as the settings that they stand for.
 TrainSettings make_settings(const Assignments& assignments);
 
-// Completes every spec, as checkpoints record it: pointwise(relu) gets alpha 1 and length
+// Completes every spec and mask, as checkpoints record it: pointwise(relu) gets alpha 1 and length
 // keys_visible, so that later defaults do not change it.
 TrainSettings resolved(TrainSettings settings);
 // Resets what concerns resuming: settings that begin the run, and so repeat it.

@@ -20,7 +20,7 @@ class TileRole<T>::Of : public TileRole<T> {
     else
       orrery::detail::map_range(0, n, detail::DerivativeTimes<Function>{f}, dx, x, g);
   }
-  void add_parameter_gradients(const T* x, const T* g, int64_t n, const T* p, T* dp) const override {
+  void add_parameter_gradients(const T* x, const T* g, int64_t n, const T* p, double* dp) const override {
     if constexpr (learned_count<F> > 0 && std::is_same_v<T, A>) {
       const Function f = bound<A>(f_, p);
       const auto sum_of = [&]<int k>(std::integral_constant<int, k>) {  // k as a constant, or it would not vectorize

@@ -445,6 +445,18 @@ def synthetic(n=256):  # attention of 4 x 4 heads: rows that add up to 1, each h
                     "values": packed([2.5485, 2.54855, 2.5486, 2.5486]),
                 },
             ),
+            section(
+                "matrix",
+                "patching",
+                {
+                    "rows": ["embedding", "block 0"],
+                    "columns": ["Paris|Rome" if c == 7 else str(c) for c in range(100)],
+                    "signed": True,
+                    "quantity": "recovered",
+                    "marked": [7],
+                    "values": packed([math.sin(c) for c in range(200)]),
+                },
+            ),
             section("text", "long", {"items": [{"name": "long", "text": long_text + "</script><b>", "wrap": True}]}),
             section(
                 "bars",
@@ -526,6 +538,14 @@ def check_marks(maps):
     check(max(colours) <= 2, f"heads that are alike differ by {colours} in their colours")
     axis = maps.run("return document.querySelector(\"section[aria-label='entropy'] .column-axis\").innerText")
     check(axis == "head", f"columns are called '{axis}'")
+    labels = maps.run(
+        """return [...document.querySelectorAll("section[aria-label='patching'] .column-labels span")].map((e) => {
+        const b = e.getBoundingClientRect(); return [e.textContent, b.left, b.right]; })"""
+    )
+    names = [name for name, *_ in labels]
+    check("Paris|Rome" in names and 2 < len(names) < 50, f"columns with a marked one have the labels {names}")
+    overlaps = [(a, b) for a, b in zip(labels, labels[1:]) if a[2] > b[1]]
+    check(not overlaps, f"labels of columns overlap: {overlaps}")
     canvas = maps.find(".atlas .map canvas")
     maps.show(canvas)
     maps.run("arguments[0].focus()", canvas)

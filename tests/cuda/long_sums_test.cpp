@@ -25,3 +25,6 @@ TEST_CASE("long sums: rows added to one row of a table on a device") {
 TEST_CASE("long sums: the gradient of a span on a device") {
   for (const int64_t queries : {64, 1024}) check_long_span_gradient(Device::cuda, queries);
 }
+TEST_CASE("long sums: the gradients of relative positions on a device") {
+  for (const int64_t queries : {64, 1024}) check_long_distance_gradients(Device::cuda, queries);
+}

@@ -49,9 +49,17 @@ TEST_CASE("bench: cases have the names, fields and operation counts of the PyTor
 
 TEST_CASE("bench: attention cases of growing length report their peak memory") {
   const auto growing = bench({"scaling", "--only", "/L1024"});
-  REQUIRE(growing.size() == 4);
+  REQUIRE(growing.size() == 5);
   CHECK(growing[2]["case"] == "scaling/linear/L1024");
+  CHECK(growing[4]["case"] == "scaling/prelu/L1024");
   for (const auto& line : growing) CHECK(line["peak_mb"].get<double>() > 0);
+}
+
+TEST_CASE("bench: masks are timed next to the one that hides nothing") {
+  const auto masks = bench({"scaling", "--only", "scaling/softmax/L4096/"});
+  REQUIRE(masks.size() == 4);
+  for (size_t n = 0; const char* mask : {"full", "fixed_blocks", "window", "dilated"})
+    CHECK(masks[n++]["case"] == std::string("scaling/softmax/L4096/") + mask);
 }
 
 TEST_CASE("bench: the models have as many parameters as those of the PyTorch benchmark") {

@@ -90,6 +90,12 @@ TEST_CASE("few-shot: --out writes features and weights, and replaces only its ow
       .names("--out")
       .value(".png")
       .offers(".safetensors");
+  // Before the features are computed, which this layer would refuse.
+  const std::string nowhere = folder / "nowhere/features.safetensors";
+  expect_error(run_orrery({"evaluate", run, "--few_shot=2", "--features=blocks.9", "--out=" + nowhere}))
+      .value(nowhere)
+      .names(folder / "nowhere")
+      .offers("another --out");
 }
 
 TEST_CASE("few-shot: errors name the class, the layer and the setting") {
@@ -102,7 +108,10 @@ TEST_CASE("few-shot: errors name the class, the layer and the setting") {
   refused({"--few_shot=2", "--seeds=0"}).names("seeds").value(0);
   refused({"--seeds=2"}).names("--seeds").offers("--few_shot=10");
   refused({"--features=blocks.0"}).names("--features").offers("--few_shot=10");
-  refused({"--few_shot=2", "--data=" + (folder / "none")}).value(folder / "none");
+  const Message missing = refused({"--few_shot=2", "--data=" + (folder / "none")});
+  Message(missing).value(folder / "none").names("given with --data").offers("the path of the data");
+  CHECK(!finds(missing.message(), "the run's|--validation_data"));
+  refused({"--validation_data=" + (folder / "none")}).value(folder / "none").names("given with --validation_data");
 }
 
 TEST_CASE("few-shot: texts of a language model, by the state of their last token") {
@@ -140,5 +149,5 @@ TEST_CASE("few-shot: texts of a language model, by the state of their last token
       .value("few_shot")
       .value(19)
       .offers("--few_shot=18");
-  expect_error(run_orrery({"evaluate", run, "--among=" + csv})).names("--among");
+  expect_error(run_orrery({"evaluate", run, "--among=" + csv}), 2).names("--among");
 }

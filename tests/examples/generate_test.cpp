@@ -70,6 +70,7 @@ TEST_CASE("generate: a run and its checkpoint give the same text for the same se
   CHECK(generate({run, "--start=FILE:" + folder.write("prompt.txt", "ae")}) == text);
   REQUIRE(run_shell("gzip '" + (folder / "prompt.txt") + "'").code == 0);
   CHECK(generate({run, "--start=FILE:" + (folder / "prompt.txt.gz")}) == text);
+  CHECK(generate({run, "--start=FILE:" + folder.write("marked.txt", "\xEF\xBB\xBF" "ae")}) == text);
   CHECK(generate({run, "--prompt=ae", "--seed=2"}) != text);
   CHECK(generate({run, "--prompt=ae", "--temperature=0"}) ==
         generate({run, "--prompt=ae", "--temperature=0", "--seed=9"}));

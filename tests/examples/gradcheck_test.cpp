@@ -238,7 +238,7 @@ TEST_CASE("catalogue: the pages of nn and models contain the current catalogue")
   };
   const std::string whole = models::catalogue_markdown(), of_models = part_in("models/CATALOGUE.md");
   CHECK_MESSAGE(part_in("nn/CATALOGUE.md") + "\n" + of_models == whole,
-                "orrery list --markdown prints what belongs between the markers of the two pages");
+                "write the two pages anew: python3 tests/catalogue.py build/orrery");
   CHECK(of_models.starts_with("## Tokenizers\n"));  // the families before it are those of nn
   CHECK(run_orrery({"list", "--markdown"}).out == whole);
 }

@@ -46,6 +46,19 @@ bool is_installed(const std::string& program) { return run_shell("command -v " +
 
 }  // namespace
 
+TEST_CASE("help: a setting that another task or model has is explained, with the argument that selects it") {
+  const auto help = [](const Words& words) { return run_orrery(Words{"help"} + words).out; };
+  for (const char* key : {"source_field", "target_field", "source_column", "document_column"})
+    for (const Words& words : {Words{"train", key}, Words{key}})
+      CHECK(contains(help(words), std::string("orrery train --model=encoder_decoder --") + key + "="));
+  CHECK(contains(help({"train", "patch"}), "orrery train --model=vit --patch="));
+  CHECK(contains(help({"train", "text_field"}), "orrery train --text_field=text"));
+  CHECK(contains(help({"train", "--model=encoder_decoder", "source_field"}), "orrery train --source_field=source"));
+  const Outcome unknown = run_orrery({"help", "train", "sourse_field"});
+  CHECK(unknown.code == 2);
+  Message(unknown.err).value("sourse_field").names("train").offers("orrery help train");
+}
+
 TEST_CASE("help: lines have at most 80 columns; the width of a terminal changes this limit") {
   for (const char* command : commands) {
     CAPTURE(command);

@@ -290,6 +290,9 @@ TEST_CASE("translate: each input sentence gives one output line, and BLEU is pri
   expect_error(rest).names("translate").names("line 2").names("context").value(128);
   const std::string second = plain.out.substr(plain.out.find('\n') + 1);  // Und es ward Licht.
   CHECK(rest.out == second + "\n" + second);
+  const std::string json = folder.write("pairs.jsonl", "{\"source\": \"Es ward Licht.\", \"target\": \"Light\"}\n");
+  expect_error(run_orrery({"translate", run, "--input=" + json})).names(json).offers("one sentence per line");
+  expect_error(run_orrery({"translate", run, "--input=" + input, "--reference=" + json})).names(json);
   const std::string one = folder.write("one.txt", "In the beginning.\n");
   const Outcome unequal = run_orrery({"translate", "--checkpoint=" + run, "--input=" + input, "--reference=" + one});
   expect_error(unequal).names("translate").value(2).value(1).names(one);

@@ -322,6 +322,14 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const Outcome memories =
       inspect({run, "--text=abeabe", "--corpus=" + corpus, "--analysis=neurons", "--layer=0", "--slot=3"});
   CHECK(contains(memories.out, "Neurons: "));
+  // Documents are read as in training: a line break ends each.
+  const auto found_in = [&](const std::string& file, const std::string& content) {
+    return inspect({run, "--text=abeabe", "--corpus=" + folder.write(file, content), "--analysis=neurons", "--layer=0"})
+        .out;
+  };
+  const std::string plain = found_in("lines.txt", "abe\nbea\n");
+  CHECK(found_in("lines.jsonl", "{\"text\": \"abe\"}\n{\"id\": 1, \"text\": \"bea\"}\n") == plain);
+  CHECK(found_in("lines.csv", "id,text\n1,abe\n2,bea\n") == plain);
   // The search of a file longer than 16 MiB covers its beginning, up to the end of a line.
   const std::string longer = folder / "longer.txt";  // lines of 7 bytes
   REQUIRE(run_shell("yes abeabe | head -c 20000000 > '" + longer + "'").code == 0);

@@ -63,6 +63,10 @@ TEST_CASE("runs: the pool is listed with sizes and uses; only unused or named ru
   Message(listed({run, "--prune"})).names(folder / "pool").value("1 run");
   for (const char* end : {"", ".json", ".toml", ".log", ".lock"}) CHECK(!fs::exists(run_files + end));
   expect_error(run_orrery({"runs", "--runs=" + (folder / "nowhere")})).names(folder / "nowhere").offers("--runs");
+  expect_error(run_orrery({"runs", "--runs=" + (folder / "sweep")}), 1)
+      .names(folder / "sweep")
+      .value("not a pool")
+      .offers("orrery runs " + (folder / "sweep"));
   // A record that cannot be read may belong to any run.
   folder.write("pool/used_by/0123456789abcdef.json", "{");
   expect_error(run_orrery({"runs", pool, "--prune"}))

@@ -53,7 +53,10 @@ TEST_CASE("study: a claim can use the accuracy of linear probes on the trained m
 
   const auto refusal = [&](const std::string& top, const std::string& tables) {
     const std::string condition = "refuted_if = \"relu < softmax - 2\"";
-    return expect_error(run_study(folder, claim_text(folder, top + condition, tables)));
+    const Folder untrained;
+    const Outcome refused = run_study(untrained, claim_text(untrained, top + condition, tables));
+    CHECK(!std::filesystem::exists(untrained / "pool"));
+    return expect_error(refused);
   };
   const auto with_data = [&](const std::string& data, const std::string& more = "") {
     return two + "[few_shot]\ndata = \"" + data + "\"\n" + more;
@@ -67,5 +70,8 @@ TEST_CASE("study: a claim can use the accuracy of linear probes on the trained m
   refusal(head, with_data(first, "shots = 0\n")).names("shots").value(0);
   refusal(head, with_data(first + ", " + first)).names("[few_shot]").value("first.csv").offers("differ");
   refusal(head, with_data("nowhere.csv")).names("[few_shot]").value("nowhere.csv").offers("--data=FOLDER");
+  refusal(head, with_data(first, "label_column = \"kind\"\n")).names("[few_shot]").names("first.csv").value("'kind'");
+  const std::string misnamed = "kind = \"trained\"\nseeds = [1, 2]\nmetric = \"few_shot/first\"\n";
+  refusal(misnamed, two + sets).names("claim.toml:5").value("few_shot/first").offers("few_shot/first.csv");
   refusal(head, with_data(first, "shots = 10\n")).names("first.csv").value(9).value("few_shot").value(10);
 }

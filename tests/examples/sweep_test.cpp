@@ -205,7 +205,7 @@ TEST_CASE("sweep: an interrupted sweep resumes with the missing runs") {
   CHECK(written_runs(folder / "pool").at(done) == before.at(done));
 }
 
-TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged") {
+TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged and counts with its loss") {
   const Folder folder;
   const Outcome outcome =
       run_orrery({"sweep", "--data=" + folder.write("text.txt", tiny_text()), "--out=" + (folder / "sweep"),
@@ -219,7 +219,15 @@ TEST_CASE("sweep: a run that diverges in its first steps is marked as diverged")
   CHECK(runs[1][3] == "done");
   CHECK(runs[2][3] == "diverged");
   Message(runs[2][6]).names("diverged").value("step " + runs[2][4]);
-  CHECK(csv(folder / "sweep/table.csv")[2][1] == "0");  // excluded from the mean
+  const auto table = csv(folder / "sweep/table.csv");
+  REQUIRE(table[2].size() == 9);
+  CHECK(table[2][1] == "1");
+  const double losses[] = {validation_in(folder / ("pool/" + runs[1][2])),
+                           validation_in(folder / ("pool/" + runs[2][2]))};
+  CHECK(std::stod(table[2][2]) == doctest::Approx(losses[1]));
+  CHECK(std::stod(table[2][4]) == doctest::Approx(losses[1] - losses[0]));
+  CHECK(table[2][7] == "1");
+  CHECK(table[2][8] == "0");
   // Steps with logged metrics, and the fraction of the stated peak (mfu).
   std::vector<double> steps;
   for (const auto& row : logged_rows(folder / ("pool/" + runs[1][2]))) {
@@ -300,6 +308,11 @@ TEST_CASE("sweep: for a non-finite loss, the error message and the table give th
   REQUIRE(runs.size() == 3);
   CHECK(runs[2][3] == "diverged");
   Message(runs[2][6]).value("step " + runs[2][4]);
+  const auto row = csv(folder / "sweep/table.csv")[2];  // the run was stopped, so that it has no loss
+  REQUIRE(row.size() == 9);
+  CHECK(row[1] == "0");
+  CHECK(row[2].empty());
+  CHECK(row[7] == "1");
 }
 
 TEST_CASE("sweep: on a terminal of 40 columns the table is redrawn in place") {
@@ -366,10 +379,10 @@ TEST_CASE("sweep: all names of a setting give one list, and rows have its presen
 
 TEST_CASE("sweep: invalid settings are refused before any training") {
   const Folder folder;
-  const auto refusal = [&](const Words& more) {
+  const auto refusal = [&](const Words& more, int code = 0) {
     const Outcome outcome = run_orrery(sweep_of(folder, more));
     CHECK(!fs::exists(folder / "pool"));
-    return expect_error(outcome);
+    return expect_error(outcome, code);
   };
   refusal({"--seed={0..4"}).names("sweep").value("'{0..4'").names("brace");
   refusal({"--seed={0..1000}"}).names("sweep").value("1001 runs").value("1,000").offers("--yes");
@@ -378,8 +391,16 @@ TEST_CASE("sweep: invalid settings are refused before any training") {
   refusal({"--resume={yes,no}"}).names("sweep").value("--resume={yes,no}").offers("same command");
   refusal({"--dropout={0,0.0}"}).names("dropout=0").value("dropout=0.0").offers("leave one");
   refusal({"--width={16,016,1.6e1}"}).names("width=16").value("width=016").offers("leave one");
+  refusal({"--mask={causal and window(4),(causal) and window(w=4)}"})
+      .names("mask=causal and window(4)")
+      .value("mask=(causal) and window(w=4)")
+      .offers("leave one");
   refusal({"--baseline={softmax,rela}"}).names("baseline").value("{softmax,rela}").offers("one value");
   refusal({"--threads=2"}).names("sweep").value("--threads=2").offers("--jobs");
+  refusal({"--mask={causal,causal and window(w=3,w=4)}"}, 2).names("mask").value("'w'").offers("leave one");
+  refusal({"--mask={causal,causal and windw(3)}"}, 2).names("mask").value("'windw'").offers("'window'");
+  refusal({"--mask={causal,window(4)}"}, 2).names("gpt: mask").value("window(4)").offers("causal and (window(4))");
+  refusal({"--model={gpt,stream}", "--mask=causal or prefix(2)"}, 2).names("stream: mask").offers("leave prefix out");
 }
 
 TEST_CASE("sweep: a warning and the report name rows whose losses are not comparable") {

@@ -397,4 +397,9 @@ TEST_CASE("train: a run that ends worse than a uniform guess is complete, with a
     CHECK(contains(row, ",diverged,"));
     CHECK(std::stod(row.substr(row.rfind(',') + 1)) > std::log(15));  // 15 characters
   }
+  const std::string table = read_file(folder / "sweep/table.csv");
+  const size_t found = table.find("\nall,2,");
+  REQUIRE(found != std::string::npos);
+  CHECK(std::stod(table.substr(found + 7)) > std::log(15));
+  CHECK(table.ends_with(",2,0\n"));  // two diverged, none failed
 }

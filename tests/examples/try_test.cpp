@@ -314,7 +314,12 @@ TEST_CASE("try: a mask is one short file, which trains; coverage that contradict
   Message(tried.out).names("dropped_mask").value("j mod n > 0 or i = j").value("n=5").names("mask");
   CHECK(contains(tried.out, "mask = causal and dropped_mask"));
   CHECK(contains(tried.out, "\n # # # # # . # # # # . #"));  // query 0, n = 5
-  CHECK(contains(tried.out, "coverage() and visible() agree: passed"));
+  Message(tried.out)
+      .names("coverage() and visible() agree: passed")
+      .names("with dropped_mask, dropped_mask(n=")
+      .names("queries and keys")
+      .value("2,048")
+      .value("1,048,576");
   const Outcome trained = run_orrery(
       std::vector<std::string>{"train", "--data=" + folder.write("t", tiny_text()), "--out=" + (folder / "run"),
                                "--mask=causal and (dropped_mask(3) or window(2))",
@@ -331,4 +336,9 @@ TEST_CASE("try: a mask is one short file, which trains; coverage that contradict
   CHECK(!contains(wrong.out, "training"));
   CHECK(!contains(wrong.out, "--plugin="));
   Message(wrong.out).names("dropped_mask").value("FAILED").names("coverage").value("query 0").value("key 5");
+
+  text.replace(text.find("return Coverage::all"), 20, "return n == 5 ? Coverage::some : Coverage::all");
+  const Outcome other = run_orrery({"try", folder.write("other.cpp", text), "--out=" + (folder / "p"), "--steps=9"});
+  CHECK(other.code == 1);
+  Message(other.out).value("FAILED").names("dropped_mask(n=").names("coverage");
 }

@@ -2,6 +2,7 @@
 #include "models/data/text.h"
 
 #include "models/data/tokenizer.h"
+#include "models/formats/unicode.h"
 #include "tests/fuzz/format.h"
 
 namespace {
@@ -12,6 +13,7 @@ using namespace orrery::models;
 void read_text(const std::string& folder, std::string_view bytes) {
   const std::string path = folder + "/text.txt";
   put(path, bytes);
+  if (bytes.starts_with(byte_order_mark)) bytes.remove_prefix(byte_order_mark.size());
   const Text whole(path, *make_tokenizer("byte", path), 0.5);
   const auto size = static_cast<int64_t>(bytes.size());
   promise(whole.train().size() + whole.validation().size() == size, "bytes are lost");

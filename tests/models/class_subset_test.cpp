@@ -106,6 +106,7 @@ TEST_CASE("among: only the named classes compete, and infinities of others are i
   const ClassSubset subset(written(folder, "some.txt", "c\na\n"), {"a", "b", "c"});
   CHECK(subset.count() == 2);
   CHECK(!subset.contains(1));
+  CHECK(ClassSubset(written(folder, "marked.txt", "\xEF\xBB\xBF" "c\n"), {"a", "b", "c"}).contains(2));
   const Tensor logits = Tensor::from(Shape{2, 3}, {1, 9, 2, -5, 0, -7});
   CHECK(subset.among(logits).to_vector() == std::vector<double>{1, -INFINITY, 2, -5, -INFINITY, -7});
 }

@@ -97,4 +97,7 @@ TEST_CASE("classes: class folders that are numbers are classes in the order of t
   CHECK(numbers.train.labels == std::vector<int32_t>{0, 1, 3, 4, 2});  // the images stay in the order of their paths
   CHECK(classes("zeros", {"002", "10", "1"}).classes == std::vector<std::string>{"1", "002", "10"});
   CHECK(classes("names", {"10", "2", "a"}).classes == std::vector<std::string>{"10", "2", "a"});
+  CHECK(classes("agents", {"007", "7", "a"}).classes == std::vector<std::string>{"007", "7", "a"});
+  expect_error([&] { classes("twice", {"007", "7", "8"}); }).names(folder / "twice").value("'007'").value("'7'");
+  expect_error([&] { classes("labels", {"7", "LABEL_7"}); }).value("'7'").value("'LABEL_7'").offers("rename");
 }

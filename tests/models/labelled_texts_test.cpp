@@ -31,6 +31,11 @@ TEST_CASE("labelled texts: each format gives the same texts, labels and classes"
     CHECK(found.labels == std::vector<int32_t>{0, 1, 0});
     CHECK(found.classes == std::vector<std::string>{"no", "yes"});
   }
+  write_file_atomically(folder / "b.jsonl", "{\"label\": true, \"text\": \"a\"}\n \t\n"
+                                            "{\"text\": \"b\", \"label\": -12}\n"
+                                            "{\"text\": \"c\", \"label\": 18446744073709551615}\n");
+  CHECK(read_labelled_texts(folder / "b.jsonl", "text", "label").classes ==
+        std::vector<std::string>{"-12", "18446744073709551615", "true"});
 }
 
 TEST_CASE("labelled texts: numbers are sorted by value, and other data may lack classes but add none") {
@@ -66,10 +71,15 @@ TEST_CASE("labelled texts: errors name the file and the row") {
   refused("a.csv", csv, "tex").names(folder / "a.csv").value("tex").names("text_column").offers("id, text, label");
   refused("a.tsv", "text\tlabel\na\n").names(folder / "a.tsv").value(2).value(1).offers(2);
   refused("b.tsv", "text\tlabel\na\t\n").names(folder / "b.tsv").value(2).names("label");
-  refused("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"\n").names(folder / "a.jsonl:2").value("JSON");
-  refused("b.jsonl", "{\"text\": \"a\"}\n").names(folder / "b.jsonl:1").value("label");
-  refused("c.jsonl", "{\"text\": \"a\", \"label\": [1]}\n").names(folder / "c.jsonl:1").value("label").offers("number");
-  refused("d.jsonl", "[1]\n").names(folder / "d.jsonl:1").offers("one object per line");
+  refused("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"\n").names("a.jsonl: line 2").value("JSON");
+  refused("b.jsonl", "{\"text\": \"a\"}\n").names(folder / "b.jsonl: line 1").value("label").offers("text");
+  refused("c.jsonl", "{\"text\": \"a\", \"label\": [1]}\n").names("c.jsonl: line 1").value("label").offers("number");
+  refused("d.jsonl", "[1]\n").names(folder / "d.jsonl: line 1").value("not an object");
+  refused("e.jsonl", "{\"text\": 1, \"label\": 1}\n").names("line 1").value("'text'").offers("text in quotes");
+  refused("f.jsonl", "{\"text\": \"a\", \"label\": 1}\n\n{\"text\": \"a\", \"label\": 1e999}\n")
+      .names("f.jsonl: line 3, column")
+      .value("too large");
+  refused("g.jsonl", "{\"text\": \"a\", \"label\": \"\"}\n").names(folder / "g.jsonl: line 1").value("label is empty");
   refused("a.txt", "text").names(folder / "a.txt").offers(".csv");
   refused("b.csv", "text,label\n").names(folder / "b.csv").value("texts");
   refused("c.csv", "text,label\n\xff,a\n").names(folder / "c.csv").value("UTF-8").value(11);

@@ -74,6 +74,25 @@ TEST_CASE("mask: a language model refuses a mask under which a token sees what i
       .offers("causal and");
 }
 
+TEST_CASE("mask: two spellings of a mask are one setting") {
+  const auto form = [](const std::string& mask) {
+    const AnySettings settings(settings_of(mask));
+    resolve_masks(settings);
+    return settings.as<GptSettings>().mask;
+  };
+  CHECK(form("causal") == "causal");
+  CHECK(form(" ( (causal) )") == "causal");
+  CHECK(form("causal  and (sinks(2) or\twindow(4))") == "causal and (sinks(S=2) or window(w=4))");
+  CHECK(form("(causal and window(4)) or prefix(3)") == "causal and window(w=4) or prefix(P=3)");
+  CHECK(form("causal and (window(4) and sinks(1))") == "causal and (window(w=4) and sinks(S=1))");
+  for (const std::string& mask : causal_masks) CHECK(form(form(mask)) == form(mask));
+  CHECK(form("causal and of_a_plug_in(3)") == "causal and of_a_plug_in(3)");
+  TrainSettings one, other;
+  setting_of<std::string>(one.model_settings, "mask") = "causal and window(4)";
+  setting_of<std::string>(other.model_settings, "mask") = "causal and (window(w=4))";
+  CHECK(list_settings(resolved(one)) == list_settings(resolved(other)));
+}
+
 TEST_CASE("mask: no token knows a later one, and hidden keys are unknown") {
   const NoGrad guard;
   const Tensor tokens = some_tokens(1, context);
@@ -242,8 +261,79 @@ TEST_CASE("mask: a mask that hides every key from some queries is reported") {
       mask_notes(AnySettings(settings_of("causal and fixed_blocks(4, 0) and sinks(4)")));
   REQUIRE(notes.size() == 1);
   Message(notes[0]).names("mask").value(20).value(24).names("positions");
+  CHECK(notes[0].find("under") == std::string::npos);
 }
 
-TEST_CASE("mask: what the formulas of the library state of themselves holds") {
-  for (const std::string& name : nn::masks().names()) CHECK(mask_contradiction(name) == "");
+TEST_CASE("mask: the report of hidden keys counts the own key, spans and slots of the attention") {
+  const auto notes = [](const std::string& mask, const std::string& attention, int64_t tokens = context) {
+    GptSettings s = settings_of(mask);
+    s.attention = parse_spec(attention), s.context = tokens;
+    return mask_notes(AnySettings(s));
+  };
+  const auto check_report = [&](const std::string& mask, const std::string& attention, const std::string& under,
+                                int64_t hidden) {
+    INFO(mask, " ", attention);
+    const std::vector<std::string> all = notes(mask, attention);
+    REQUIRE(all.size() == 1);
+    Message(all[0]).names("mask").value(mask).names("under " + under).value(hidden).value(context).names("positions");
+  };
+  check_report("causal and window(1)", "softmax(attend_to_self=no)", "attend_to_self=no", 24);
+  check_report("causal and dilated(5)", "softmax(attend_to_self=no)", "attend_to_self=no", 5);
+  // Key 1 is the last sink, 3 tokens back at most; with its own key hidden, the first token sees none either.
+  check_report("causal and sinks(2)", "softmax(span=fixed(4), attend_to_self=yes)", "span=fixed(S=4)", 19);
+  check_report("causal and sinks(2)", "softmax(span=fixed(4))", "attend_to_self=no and span=fixed(S=4)", 19);
+  check_report("causal and sinks(2)", "softmax(span=adaptive_span(4))",
+               "attend_to_self=no and span=adaptive_span(S=4, R=32)", 19);
+  for (const char* attention : {"softmax(persistent=4)", "pointwise(relu, persistent=slots(3, split=yes))"})
+    CHECK(notes("causal and fixed_blocks(4, 0) and sinks(4)", attention).empty());
+  // That the first token sees none is what attend_to_self=no means.
+  for (const char* mask : {"causal", "causal and window(5)", "causal and sinks(1)"})
+    CHECK(notes(mask, "softmax(attend_to_self=no)").empty());
+  CHECK(notes("causal and sinks(2)", "softmax").empty());
+}
+
+TEST_CASE("mask: the report of hidden keys covers long contexts, streams, decoders and masks that differ by layer") {
+  GptSettings s = settings_of("causal and prefix(5000)");
+  s.context = 6000;
+  std::vector<std::string> notes = mask_notes(AnySettings(s));
+  REQUIRE(notes.size() == 1);
+  Message(notes[0]).value("1,000").value("6,000").names("positions");
+  CHECK(notes[0].find("first") == std::string::npos);
+  s.mask = "causal and sinks(2)", s.context = 1 << 20;
+  CHECK(mask_notes(AnySettings(s)).empty());
+  s.mask = "causal and prefix(4)";  // too many pairs to try them all
+  notes = mask_notes(AnySettings(s));
+  REQUIRE(notes.size() == 1);
+  Message(notes[0]).names("of the first");
+
+  StreamSettings stream;  // 64 tokens, and 256 cached ones before them
+  stream.mask = "causal and sinks(2)", stream.attention = parse_spec("softmax(span=fixed(16))");
+  notes = mask_notes(AnySettings(stream));
+  REQUIRE(notes.size() == 1);
+  Message(notes[0]).names("span=fixed(S=16)").value(303).names("of the first").value(320);
+
+  EncoderDecoderSettings pairs;
+  pairs.context = context, pairs.decoder_mask = "causal and fixed_blocks(4, 0) and sinks(4)";
+  pairs.attention = parse_spec("softmax(persistent=2)"), pairs.decoder_attention = parse_spec("softmax");
+  notes = mask_notes(AnySettings(pairs));
+  REQUIRE(notes.size() == 1);
+  Message(notes[0]).names("decoder_mask").value(20).value(24);
+  pairs.decoder_attention = parse_spec("same");
+  CHECK(mask_notes(AnySettings(pairs)).empty());
+
+  notes = mask_notes(AnySettings(settings_of("causal and random_blocks(4, r=1) and window(2)")));
+  REQUIRE(notes.size() == 1);
+  Message(notes[0]).names("first layer");
+}
+
+TEST_CASE("mask: what the formulas of the library state of themselves holds with all settings") {
+  for (const std::string& name : nn::masks().names()) CHECK(check_mask(name).contradiction == "");
+  const MaskCheck blocks = check_mask("fixed_blocks");
+  const auto tried = [&](const std::string& spec) { return std::ranges::count(blocks.specs, spec) == 1; };
+  CHECK(blocks.specs[0] == "fixed_blocks");
+  CHECK(tried("fixed_blocks(c=0)"));
+  CHECK(tried("fixed_blocks(l=16777216)"));
+  CHECK(tried("fixed_blocks(l=16777216, c=16777216)"));
+  CHECK_FALSE(tried("fixed_blocks(c=16777216)"));  // it must be at most l
+  Message(blocks.positions).value("2,048").value(512).value("1,048,576");
 }

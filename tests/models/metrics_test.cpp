@@ -301,6 +301,15 @@ TEST_CASE("metrics: learned parameters of attention are logged per head, layer o
     CHECK(std::abs(row.at(key) - 0.25) < 0.1);
     CHECK(std::abs(row.at("gate_activation/blocks.0.attention") - 0.25) < 0.1);
   }
+  const Folder folder;
+  train(small_run(folder, "run", {{"attention", "pointwise(xielu)"}}));
+  const auto row = logged_rows(folder / "run").at(5);
+  for (const std::string head : {"0", "1"}) {
+    const std::string path = "activation/blocks.0.attention." + head;
+    CHECK(std::abs(row.at(path + ".0") - 0.203) < 0.2);  // softplus^-1(0.8)
+    CHECK(std::abs(row.at(path + ".1") + 1.05) < 0.2);   // softplus^-1(0.3)
+    CHECK(!row.contains(path));
+  }
 }
 
 TEST_CASE("metrics: the multiply-adds of a step are those of its matrix products, forward and backward") {

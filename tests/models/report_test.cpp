@@ -194,6 +194,7 @@ TEST_CASE("report: it has the components that settings name, also inside specs, 
   run.settings = resolved(make_settings({{"attention", "softmax(qk_norm=rms, span=adaptive_span(16))"},
                                          {"feed_forward", "gated(silu)"},
                                          {"losses.span_penalty", "0.1"},
+                                         {"mask", "causal and (sinks(2) or window(4))"},
                                          {"normalization", "dyt"}}));
   Json sections = Json::array();
   add_components(sections, std::span(&run, 1),
@@ -205,8 +206,12 @@ TEST_CASE("report: it has the components that settings name, also inside specs, 
   for (const char* name :
        {"attention softmax", "attention setting qk_norm", "attention setting adaptive_span", "normalization rms",
         "normalization dyt", "feed forward gated", "activation silu", "loss span_penalty", "loss cross_entropy",
-        "optimizer adamw", "schedule cosine", "position learned", "tokenizer character", "task language_modeling"})
+        "optimizer adamw", "schedule cosine", "position learned", "tokenizer character", "task language_modeling",
+        "mask causal", "mask sinks", "mask window"})
     CHECK_MESSAGE(found.contains(name), name);
+  CHECK(found.at("mask window")["used"] == "mask = causal and (sinks(S=2) or window(w=4))");
+  CHECK(found.at("mask window")["formula"] == "|i - j| < w");
+  CHECK(!found.contains("mask prefix"));
   CHECK(!found.contains("activation relu"));
   CHECK(!found.contains("attention rela"));
   CHECK(found.at("activation silu")["formula"] == "x * sigmoid(beta * x)");

@@ -7,6 +7,7 @@
 
 #include "engine/system/files.h"
 #include "engine/system/hash.h"
+#include "models/data/data_format.h"
 #include "models/data/prepared.h"
 #include "models/data/text.h"
 #include "tests/support/message.h"
@@ -35,12 +36,36 @@ TEST_CASE("text files: a folder's files are read by name, with a token between d
   expect_error([&] { const TextFiles none(empty); }).names(empty).value("empty files");
 }
 
+TEST_CASE("text files: a binary file is answered by every format, a text that is not UTF-8 by the way out alone") {
+  const Folder folder;
+  const auto refused = [](const std::string& path) {
+    return expect_error([&] { make_tokenizer("character", path); }).names(path).value("not valid UTF-8");
+  };
+  const std::string binary = folder / "binary", latin = folder / "latin";
+  write(binary, std::string("ab\0\xff", 4)), write(latin, "ab\xff");
+  refused(binary).offers("tokenizer=byte").names("known formats:\n  csv: ").names("\n  jsonl: ").names("\n  text: ");
+  try {
+    make_tokenizer("character", latin);
+    FAIL("it is not UTF-8");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("known formats") == std::string::npos);
+  }
+  // A line break in a name begins no new line of the message.
+  expect_error<UnknownFormat>([&] { fail_unknown_format("text", "text: a\nb has none"); })
+      .names("a\\x0ab")
+      .names("\n  csv: ");
+}
+
 TEST_CASE("text files: backups, images and other compressed files of a folder are left out and counted") {
   const Folder folder;
   const std::string path = folder / "texts";
   for (const std::string name : {"k.txt~", "l.bak", "h.png", "i.JPG", "o.txt.xz", "p.txt.bz2", "q.tar.gz"})
     write(path + "/" + name, "none");
-  expect_error([&] { const TextFiles none(path); }).names(path).value("without text files");
+  expect_error<UnknownFormat>([&] { const TextFiles none(path); })
+      .names(path)
+      .value("without text files")
+      .names("known formats:\n  csv: ")
+      .names("\n  text: ");
   CHECK(TextFiles(path + "/l.bak").notes().empty());  // a file that is named is read
   write(path + "/a.txt", "one");
   write(path + "/b.log", "two");

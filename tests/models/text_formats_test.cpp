@@ -124,6 +124,29 @@ TEST_CASE("text formats: a column of CSV and TSV has the documents, with quotes 
   CHECK(read_with_bytes(folder / "a.tsv") == "one, two\na\tb\n");
 }
 
+TEST_CASE("text formats: a byte order mark at the start of a file is dropped, elsewhere it is text") {
+  const Folder folder;
+  const std::string mark = "\xEF\xBB\xBF", text = "one\ntwo" + mark + "\n";
+  write(folder / "plain/1.txt", text), write(folder / "plain/2.txt", text);
+  write(folder / "marked/1.txt", mark + text), write(folder / "marked/2.txt", mark + text);
+  CHECK(read_with_bytes(folder / "marked/1.txt") == text);
+  for (const std::string name : {"", "/1.txt"}) {
+    const TextFiles plain(folder / ("plain" + name)), marked(folder / ("marked" + name));
+    CHECK(marked.fingerprints().text == plain.fingerprints().text);
+    CHECK(marked.fingerprints().files == plain.fingerprints().files);
+    CHECK(marked.fingerprints().division == plain.fingerprints().division);
+  }
+  const auto size = [&](const std::string& content) {
+    write(folder / "a.txt", content);
+    return make_tokenizer("character", folder / "a.txt")->size();
+  };
+  CHECK(size(mark + "abc") == 3);
+  CHECK(size("abc" + mark) == 4);
+  CHECK(size(mark + mark + "abc") == 4);
+  write(folder / "bad.txt", mark + "a\xE9");  // the offset is that of the file
+  expect_error([&] { make_tokenizer("character", folder / "bad.txt"); }).value("byte 4");
+}
+
 TEST_CASE("text formats: errors of JSONL, CSV and TSV name the file, the place and what is there") {
   const Folder folder;
   const std::string lines = folder / "a.jsonl", table = folder / "a.csv";
@@ -132,6 +155,7 @@ TEST_CASE("text formats: errors of JSONL, CSV and TSV name the file, the place a
     return refused(lines).names(lines).names("line 2");
   };
   refused_line("{\"text\": \"b\"").names("column").value("invalid JSON");
+  refused_line("{\"text\": \"b\", \"x\": 1e999}").names("column").value("too large").offers("1.797e308");
   refused_line("plain text").names("column 1").value("invalid JSON");
   refused_line("{\"id\": 1, \"body\": \"b\"}").names("text").value("missing").offers("id, body");
   refused_line("{}").names("text").value("missing").offers("no members");

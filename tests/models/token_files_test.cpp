@@ -109,6 +109,21 @@ TEST_CASE("token files: names with the word val are for validation, and the othe
   }
 }
 
+TEST_CASE("token files: shards whose names differ before the number are read as one, with a note") {
+  const Folder folder;
+  const std::string path = folder / "shards";
+  write(path + "/part_000.bin", bytes_of({1, 2}));
+  write(path + "/part_001.bin", bytes_of({3}));
+  write(path + "/val_000.bin", bytes_of({7, 8}));
+  const auto tokenizer = make_tokenizer("byte", no_text);
+  CHECK(Text(path, *tokenizer, 0.5).notes().empty());  // validation has its own name
+  write(path + "/other_001.bin", bytes_of({9}));
+  const Text text(path, *tokenizer, 0.5);
+  CHECK(text.train().to_vector() == std::vector<int32_t>{9, 1, 2, 3});
+  REQUIRE(text.notes().size() == 1);
+  Message(text.notes()[0]).names(path).value("other_001.bin").value("part_000.bin").names("another name");
+}
+
 TEST_CASE("token files: shards of different formats, numbers and vocabularies are errors") {
   const Folder folder;
   const std::string path = folder / "shards", first = path + "/a_1.bin", second = path + "/a_2.bin";

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "engine/system/files.h"
+#include "models/data/data_format.h"
 #include "models/data/sentence_pairs.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
@@ -112,6 +114,26 @@ TEST_CASE("pairs: the error for files that do not fit together has their line co
   expect_error([] { PairBatches({}, marks, 10, 0); }).names("pairs").names("batches");
 }
 
+TEST_CASE("pairs: what has no format is answered by every format, each in a line") {
+  const Folder folder;
+  const std::string path = folder / "file";
+  const auto refused = [&] {
+    return expect_error<UnknownFormat>([&] { read_pairs({.source = path}); })
+        .names(path)
+        .names("known formats:\n  aligned_files: ")
+        .names("\n  columns: ")
+        .names("\n  jsonl_pairs: ");
+  };
+  write_file_atomically(path, "a text\nwithout columns\n");
+  refused();
+  write_file_atomically(path, std::string("a\tb\n\0\xff", 6));
+  refused();
+  write_file_atomically(path, "a\tb\nc\n");
+  expect_error([&] { read_pairs({.source = path}); }).names("line 2").value("1 column");
+  std::filesystem::remove(path), make_folders(path);
+  refused();
+}
+
 TEST_CASE("pairs: two fields of each line of JSONL are a pair; errors have the line") {
   const Folder folder;
   const std::string path = folder / "a.jsonl";
@@ -124,6 +146,11 @@ TEST_CASE("pairs: two fields of each line of JSONL are a pair; errors have the l
   CHECK(read_pairs({.source = path, .source_field = "de"}) == std::vector<TextPair>{{"c", "b\n"}, {"f", "e"}});
   const auto refused = [](const PairFiles& files) { return expect_error([&] { read_pairs(files); }); };
   refused({.source = path, .target_field = "en"}).names(path).names("line 1").names("en").offers("source, target, de");
+  refused({.source = path, .source_field = "de", .target_field = "de"})
+      .names("source_field and target_field")
+      .names(path)
+      .value("'de'")
+      .offers("two different fields");
   refused({.source = path, .document_column = 1}).names("documents").names(path).offers("--document_column");
   refused({.source = path, .target_column = 3}).names("target_column").value(3).names(path).offers("--target_field");
   write_file_atomically(path, "{\"source\": \"a\", \"target\": \"b\"}\nnone\n");

@@ -28,3 +28,6 @@ TEST_CASE("long sums: any number of rows added to one row of a table") {
 TEST_CASE("long sums: the gradient of a span, over any number of queries") {
   for (const int64_t queries : {64, 1024, 8192}) check_long_span_gradient(Device::cpu, queries);
 }
+TEST_CASE("long sums: the gradients of relative positions, over any number of queries") {
+  for (const int64_t queries : {64, 1024, 8192}) check_long_distance_gradients(Device::cpu, queries);
+}

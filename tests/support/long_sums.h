@@ -154,4 +154,25 @@ inline void check_long_span_gradient(Device device, int64_t queries) {
       });
 }
 
+// Every tile adds an equal term: F is the identity, queries are 1, and each pair has one gradient of
+// its score. Products add up to 64 equal terms one by one.
+inline void check_long_distance_gradients(Device device, int64_t queries) {
+  CAPTURE(queries);
+  const auto full = [](const Shape& shape, double value) { return Tensor::full(shape, value, Dtype::f32); };
+  const Shape shape{8, queries, 2, 1};
+  check_rounding(device, {6e-7}, {full(shape, 1), full(shape, 0.3), full({32, 1}, 0), full({2, 32}, 0)},
+                 [](const std::vector<Tensor>& x) {
+                   const Tensor embedding = x[2].clone().set_requires_grad(), bias = x[3].clone().set_requires_grad();
+                   const Tensor y = nn::attention({.query = x[0],
+                                                   .key = x[0],
+                                                   .value = x[1],
+                                                   .relative_embedding = embedding,
+                                                   .relative_bias = bias},
+                                                  {.mask = {.window = 32}}, nn::Activation("identity"))
+                                        .output;
+                   backward(y, x[0]);
+                   return std::vector<Tensor>{embedding.grad(), bias.grad()};
+                 });
+}
+
 }  // namespace orrery::testing

@@ -1,4 +1,4 @@
-// Cost of attention layers by context length, and with scores of zero weight.
+// Cost of attention layers by context length, by mask, and with scores of zero weight.
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -9,6 +9,7 @@
 #include "nn/attentions/base/attention.h"
 #include "nn/attentions/base/fused.h"
 #include "nn/formulas/activation.h"
+#include "nn/masks/base/mask.h"
 
 namespace orrery::program {
 namespace {
@@ -16,9 +17,14 @@ namespace {
 constexpr int64_t heads = 4, size = 64, width = heads * size;
 
 // Times a layer with its projections, forward and backward; records the peak memory of a step.
-BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length) {
+BenchCase layer_case(const std::string& name, const std::string& spec, int64_t length,
+                     const std::string& mask = "causal") {
   const auto run = [=](const BenchRun& how) {
-    const auto layer = nn::make_attention(parse_spec(spec), {.width = width, .heads = heads, .context = length});
+    const auto layer =
+        nn::make_attention(parse_spec(spec), {.width = width,
+                                              .heads = heads,
+                                              .context = length,
+                                              .mask = std::make_shared<const nn::NamedMask>(mask, length)});
     nn::initialize(*layer, 0);
     const Tensor x = normal_tensor({1, length, width}, 0).set_requires_grad(), dy = normal_tensor(x.shape(), 1);
     reset_peak(Device::cpu);
@@ -31,7 +37,8 @@ BenchCase layer_case(const std::string& name, const std::string& spec, int64_t l
         how.seconds);
     return BenchResult{time, {{"peak_mb", fixed(static_cast<double>(memory_use(Device::cpu).peak) / 1e6, 1)}}};
   };
-  return {text("scaling/", name, "/L", length), static_cast<double>(length), "tokens/s", false, run};
+  const std::string suffix = mask == "causal" ? "" : "/" + mask.substr(0, mask.find('('));
+  return {text("scaling/", name, "/L", length, suffix), static_cast<double>(length), "tokens/s", false, run};
 }
 
 // Times backward only. Queries are positive, so that ReLU zeroes the scores of negative key blocks.
@@ -74,6 +81,12 @@ std::vector<BenchCase> scaling_cases() {
     all.push_back(layer_case("relu", "pointwise(relu)", length));
     all.push_back(layer_case("linear", "linear(relu)", length));
     all.push_back(layer_case("span", "softmax(span=fixed(256))", length));
+    all.push_back(layer_case("prelu", "pointwise(prelu)", length));
+  }
+  // Masks next to the one that hides nothing; the fixed blocks hide half of the tiles.
+  for (const std::string mask : {"full", "fixed_blocks(l=2048, c=0)", "window(256)", "dilated(2)"}) {
+    all.push_back(layer_case("softmax", "softmax", 4096, mask));
+    all.push_back(layer_case("relu", "pointwise(relu)", 4096, mask));
   }
   all.push_back(relu_case("random", false));
   all.push_back(relu_case("half_negative", true));

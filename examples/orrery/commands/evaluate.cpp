@@ -66,12 +66,15 @@ std::string checkpoint_in(const Arguments& arguments) {
 }
 
 // The run's data may have moved since.
-void check_data_exists(const EvaluateSettings& s) {
+void check_data_exists(EvaluateSettings& s, const Arguments& arguments) {
   for (const char* key : models::paths_of_data) {
     if (!find_setting(s.task->members(), key)) continue;
     const auto& path = models::setting_of<std::string>(*s.task, key);
-    check(path.empty() || file_exists(path), "evaluate: cannot read ", path, ", the run's --", key,
-          "; give its present path with --", key, "=PATH, or evaluate other data with --validation_data=PATH");
+    if (path.empty() || file_exists(path)) continue;
+    check(!argument_value(s, arguments, key), "evaluate: cannot read ", path, ", given with --", key,
+          ": there is no such file or folder; give the path of the data");
+    fail("evaluate: cannot read ", path, ", the run's --", key, "; give its present path with --", key, "=PATH",
+         s.few_shot.few_shot > 0 ? "" : ", or evaluate other data with --validation_data=PATH");
   }
 }
 
@@ -156,7 +159,7 @@ int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std
   if (argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data") &&
       find_setting(s.task->members(), "validation_data"))
     models::setting_of<std::string>(*s.task, "validation_data").clear();
-  check_data_exists(s);
+  check_data_exists(s, arguments);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   std::optional<Progress> progress(std::in_place, "evaluating");
   const models::FewShot found = evaluate_few_shot(trained, *s.task, s.few_shot, [&](double fraction) {
@@ -208,8 +211,8 @@ int evaluate(const Arguments& arguments) {
               "' is not of the form --key=value; did you mean --validation_data?");
   check_few_shot(s, arguments);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
-  check(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
-        "evaluate: --among names classes of images, but this model is not one of images; leave it out");
+  check_usage(s.among.empty() || dynamic_cast<const models::ImageModel*>(trained.model.get()),
+              "evaluate: --among names classes of images, but this model is not one of images; leave it out");
   const Device device = parse_device(s.device);
   check_available(device);
   if (s.few_shot.few_shot > 0) {
@@ -218,7 +221,7 @@ int evaluate(const Arguments& arguments) {
     return evaluate_few_shot(s, arguments, run, trained);
   }
   drop_training_data(s, arguments);
-  check_data_exists(s);
+  check_data_exists(s, arguments);
   apply_begin(s, trained);
   JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");

@@ -1,11 +1,15 @@
 #include "examples/orrery/commands/few_shot.h"
 
 #include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <limits>
 
+#include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/table.h"
+#include "models/data/tokenizer.h"
 #include "models/formats/output_file.h"
 #include "models/image_model.h"
 #include "models/language_model.h"
@@ -27,17 +31,21 @@ T value_of(const AnySettings& task, const char* key, T otherwise) {
   return find_setting(task.members(), key) ? models::setting_of<T>(task, key) : otherwise;
 }
 
+models::ProbeData probe_data(const AnySettings& task, const FewShotOptions& options, const std::string& tokenizer) {
+  return models::ProbeData{.data = value_of<std::string>(task, "data", ""),
+                           .test_data = value_of<std::string>(task, "validation_data", ""),
+                           .test_fraction = value_of(task, "validation_fraction", 0.1),
+                           .skip_broken = value_of(task, "skip_broken", false),
+                           .pixel_mean = value_of<std::vector<double>>(task, "pixel_mean", {}),
+                           .pixel_std = value_of<std::vector<double>>(task, "pixel_std", {}),
+                           .tokenizer = tokenizer,
+                           .text_column = options.text_column,
+                           .label_column = options.label_column};
+}
+
 std::unique_ptr<models::ProbeExamples> read_examples(const LoadedRun& trained, const AnySettings& task,
                                                      const FewShotOptions& options) {
-  models::ProbeData from{.data = value_of<std::string>(task, "data", ""),
-                         .test_data = value_of<std::string>(task, "validation_data", ""),
-                         .test_fraction = value_of(task, "validation_fraction", 0.1),
-                         .skip_broken = value_of(task, "skip_broken", false),
-                         .pixel_mean = value_of<std::vector<double>>(task, "pixel_mean", {}),
-                         .pixel_std = value_of<std::vector<double>>(task, "pixel_std", {}),
-                         .tokenizer = trained.tokenizer,
-                         .text_column = options.text_column,
-                         .label_column = options.label_column};
+  models::ProbeData from = probe_data(task, options, trained.tokenizer);
   check_usage(!from.data.empty(), "evaluate: there are no labelled data for few_shot; give them with --data=PATH");
   if (const auto* const language = dynamic_cast<const models::LanguageModel*>(trained.model.get()))
     return models::probe_texts(from, language->context());
@@ -63,10 +71,25 @@ models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& t
   return models::evaluate_few_shot(*examples, read, {.shots = options.few_shot, .seeds = options.seeds}, progress);
 }
 
+void check_few_shot_data(const models::TrainSettings& settings, const AnySettings& task,
+                         const FewShotOptions& options) {
+  // The run's tokenizer is not trained yet, and its image size may come from its data.
+  const auto bytes = models::make_tokenizer("byte", [] { return std::string(); });
+  models::ProbeData from = probe_data(task, options, bytes->save());
+  from.image_size = 8, from.pixel_mean = {0.5}, from.pixel_std = {0.5};
+  const bool of_images = find_setting(settings.model_settings.members(), "image_size") != nullptr;
+  const auto examples = of_images ? models::probe_images(from, 1)
+                                  : models::probe_texts(from, std::numeric_limits<int64_t>::max());
+  models::check_few_shot(*examples, options.few_shot);
+}
+
 void check_few_shot_output(const FewShotOptions& options) {
   if (options.out.empty()) return;
   models::check_output("evaluate", options.out, output_kind());
   models::check_extension("evaluate", options.out, {".safetensors"});
+  const std::string folder = std::filesystem::path(options.out).parent_path().string();
+  check(folder.empty() || folder_exists(folder), "evaluate: cannot write ", options.out, ": there is no folder ",
+        folder, "; create it, or choose another --out");
 }
 
 void write_few_shot(const std::string& out, const models::FewShot& found) {

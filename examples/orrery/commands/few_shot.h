@@ -34,6 +34,11 @@ struct FewShotOptions {
 models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& task, const FewShotOptions& options,
                                   const std::function<void(double fraction)>& progress = {});
 
+// Throws if a model with these settings, once trained, could not be evaluated on the data of `task`: they
+// cannot be read, lack a column, or have too few examples. Reads them; images are read at a small size.
+void check_few_shot_data(const models::TrainSettings& settings, const AnySettings& task,
+                         const FewShotOptions& options);
+
 // Throws if `out` cannot be written.
 void check_few_shot_output(const FewShotOptions& options);
 void write_few_shot(const std::string& out, const models::FewShot& found);

@@ -7,6 +7,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/help_text.h"
 #include "examples/orrery/terminal/table.h"
+#include "models/catalogue/catalogue.h"
 #include "models/formats/replaced.h"
 
 namespace orrery::program {
@@ -56,10 +57,11 @@ std::string entry_of_default(const SettingHelp& setting) {
   return setting.family.empty() ? "" : catalogue_of(setting.value, setting.family);
 }
 
-std::string help_of(const Command& command, const SettingHelp& setting, size_t columns) {
+// `with`: the argument without which the command lacks the setting, such as " --task=translation".
+std::string help_of(const Command& command, const SettingHelp& setting, size_t columns, const std::string& with = "") {
   const std::string names =
       setting.family.empty() ? "" : text("NAME or 'NAME(key=value, ...)' from `orrery list ", setting.family, "`");
-  return wrapped("orrery " + command.name + " --" + setting.key + "=" +
+  return wrapped("orrery " + command.name + with + " --" + setting.key + "=" +
                      (setting.value.empty() ? "..." : for_terminal(setting.value)),
                  columns) +
          wrapped(setting.help, columns) +
@@ -79,6 +81,24 @@ const SettingHelp* find_outer(const std::vector<SettingHelp>& settings, const st
   return dot == std::string::npos ? nullptr : find_help(settings, key.substr(0, dot));
 }
 
+// Returns the help of a setting that a command has with another task or model; "" if none has it.
+std::string help_with_others(const Command& command, const Arguments& given, const std::string& key) {
+  for (const models::CatalogueFamily& family : models::catalogue())
+    for (const models::CatalogueEntry& entry : family.entries) {
+      if (family.name != "task" && family.name != "model") break;
+      const std::string with = "--" + family.name + "=" + entry.name;
+      try {
+        Arguments more = given;
+        more.push_back(with);
+        const std::vector<SettingHelp> settings = command.help(more).settings;
+        if (const SettingHelp* const found = find_outer(settings, key))
+          return help_of(command, *found, help_columns(), " " + with);
+      } catch (const Error&) {  // the command takes no such argument, or not with those given
+      }
+    }
+  return "";
+}
+
 std::vector<std::string> keys_of(const std::vector<SettingHelp>& settings) {
   std::vector<std::string> keys;
   for (const SettingHelp& setting : settings) keys.push_back(setting.key);
@@ -90,10 +110,12 @@ std::string help_of_keys(const Command& command, const Arguments& given, const s
   std::string all;
   for (const std::string& key : keys) {
     const SettingHelp* const setting = find_outer(settings, key);
+    const std::string found =
+        setting ? help_of(command, *setting, help_columns()) : help_with_others(command, given, key);
     const std::string meant = setting ? "" : nearest(key, keys_of(settings));
-    check_usage(setting, "help: '", key, "' is not a setting of ", command.name, "; ",
+    check_usage(!found.empty(), "help: '", key, "' is not a setting of ", command.name, "; ",
                 meant.empty() ? "" : "did you mean '" + meant + "'? ", "orrery help ", command.name, " lists all");
-    all += (all.empty() ? "" : "\n") + help_of(command, *setting, help_columns());
+    all += (all.empty() ? "" : "\n") + found;
   }
   return all;
 }
@@ -103,8 +125,11 @@ std::string help_of_name(const std::string& name, const Arguments& given) {
   const Command& train = *find_command("train");
   const std::vector<SettingHelp> settings = train.help(given).settings;
   const SettingHelp* const setting = find_outer(settings, name);
-  std::string all = setting ? help_of(train, *setting, help_columns()) : "";
-  if (const std::string entries = catalogue_of(name); !entries.empty())
+  const std::string entries = catalogue_of(name);
+  std::string all = setting           ? help_of(train, *setting, help_columns())
+                    : entries.empty() ? help_with_others(train, given, name)
+                                      : "";
+  if (!entries.empty())
     all += (setting ? "\n" : "") + wrapped(entries, help_columns(), 2);
   if (!all.empty()) return all;
   std::vector<std::string> known = command_names();

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/autograd/hooks.h"
 #include "engine/system/files.h"
@@ -21,10 +22,13 @@
 #include "examples/orrery/terminal/view_json.h"
 #include "examples/orrery/terminal/view_printer.h"
 #include "models/formats/csv.h"
+#include "models/data/text_files.h"
+#include "models/data/tokenizer.h"
 #include "models/former_names.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/analysis.h"
 #include "models/interop/npy.h"
+#include "models/model.h"
 #include "models/reports/report_views.h"
 #include "models/study/run_contents.h"
 #include "models/training/memory_plan.h"
@@ -60,7 +64,7 @@ struct InspectSettings {
     v("patch_from|other", patch_from,
       "second example (text, image or source) to patch values from, for --analysis=ablation");
     v("corpus", corpus,
-      "text file (its first 16 MiB), pipe or -, searched for top activations; if not given, only the example");
+      "text as for train (16 MiB of a plain file), pipe or -, searched for top activations; default: the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
     v("hooks", hooks,
@@ -231,6 +235,26 @@ void write_metrics_file(const std::string& out, const std::vector<models::View>&
   std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
+// Returns the tokens of a text; of documents, at least the first `enough`, each ended as in training.
+std::vector<int32_t> corpus_tokens(const std::string& path, const LoadedRun& trained, size_t enough) {
+  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
+  models::TextSource source(path);
+  const AnySettings& task = trained.settings.task_settings;
+  if (find_setting(task.members(), "text_field")) source.field = models::setting_of<std::string>(task, "text_field");
+  const bool plain = is_pipe(path) || !(folder_exists(path) || models::has_many_documents(models::TextPath(source)));
+  if (plain) return encode_text(*tokenizer, beginning_of_file(path));
+  struct Enough {};  // ends the reading, which may be of a data set
+  std::vector<int32_t> tokens;
+  try {
+    models::encode_files(*tokenizer, models::TextFiles(source), [&](std::span<const int32_t> some, const auto&) {
+      tokens.insert(tokens.end(), some.begin(), some.end());
+      if (tokens.size() >= enough) throw Enough();
+    });
+  } catch (const Enough&) {
+  }
+  return tokens;
+}
+
 // Splits the text into chunks of the model's context length.
 std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::string& file, const LoadedRun& trained,
                                                                      const models::InspectedExample& inspected) {
@@ -238,8 +262,8 @@ std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && inspected.tokens(),
         "inspect: --corpus requires a language model, and this model is not one; leave it out");
-  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
-  const std::vector<int32_t> tokens = encode_text(*tokenizer, beginning_of_file(file));
+  const std::vector<int32_t> tokens =
+      corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
   check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
   std::vector<std::unique_ptr<models::InspectedExample>> chunks;
   for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {

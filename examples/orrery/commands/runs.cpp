@@ -139,6 +139,8 @@ Json pool_json(const std::string& pool, const std::vector<StoredRun>& runs, cons
 int run_on_pool(const RunsSettings& s, const std::vector<std::string>& ids, JsonOutput& json) {
   check(folder_exists(s.runs), "runs: there is no folder ", s.runs,
         "; train a sweep or study first, or give its --runs");
+  check(models::is_pool(s.runs), "runs: ", s.runs, " is not a pool: it has no run of a sweep or study; ",
+        models::command_line({"runs", s.runs}), " lists the runs below it, or give the --runs of a sweep or study");
   const models::PoolUses uses = models::uses_of_pool(s.runs);
   const std::vector<StoredRun> all = models::runs_in_pool(s.runs),
                                shown = ids.empty() ? all : named_runs(all, ids, s.runs);

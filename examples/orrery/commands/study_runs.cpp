@@ -52,30 +52,40 @@ std::string find_path(const std::string& path, const std::string& claim, const s
   return !folder.empty() && (file_exists(there) || folder_exists(there)) ? there : models::resolve_path(claim, path);
 }
 
-// Returns the mean accuracies of linear probes on the run's last checkpoint, few_shot/NAME.
-std::map<std::string, double> probe_run(const Claim& claim, const std::string& folder, const std::string& data) {
-  const LoadedRun trained = load_run("study", folder);
+FewShotOptions few_shot_options(const Claim& claim) {
   const models::FewShotInput& input = claim.few_shot;
-  const FewShotOptions options{.few_shot = input.shots,
-                               .seeds = input.seeds,
-                               .features = input.features,
-                               .text_column = input.text_column,
-                               .label_column = input.label_column};
-  std::map<std::string, double> found;
-  for (const std::string& set : input.sets()) {
+  return {.few_shot = input.shots,
+          .seeds = input.seeds,
+          .features = input.features,
+          .text_column = input.text_column,
+          .label_column = input.label_column};
+}
+
+// Calls take(set, task) for each data set of [few_shot], with the task's settings for it.
+template <class Take>
+void each_few_shot_set(const Claim& claim, const std::string& data, AnySettings task, const Take& take) {
+  const std::string where = claim.few_shot.location + ": [few_shot]: ";
+  for (const std::string& set : claim.few_shot.sets()) {
     const std::string path = find_path(set, claim.path, data);
-    check(!path.empty(), input.location, ": [few_shot]: cannot find ", set,
-          "; give the folder of data sets with --data=FOLDER");
-    AnySettings task = trained.settings.task_settings;
+    check(!path.empty(), where, "cannot find ", set, "; give the folder of data sets with --data=FOLDER");
     models::setting_of<std::string>(task, "data") = path;
     models::setting_of<std::string>(task, "validation_data") = "";
     try {
-      found[models::few_shot_metric + models::FewShotInput::name_of(set)] =
-          evaluate_few_shot(trained, task, options).accuracy();
+      take(set, task);
     } catch (const Error& error) {
-      fail(input.location, ": [few_shot]: ", error.what());
+      fail(where, error.what());
     }
   }
+}
+
+// Returns the mean accuracies of linear probes on the run's last checkpoint, few_shot/NAME.
+std::map<std::string, double> probe_run(const Claim& claim, const std::string& folder, const std::string& data) {
+  const LoadedRun trained = load_run("study", folder);
+  std::map<std::string, double> found;
+  each_few_shot_set(claim, data, trained.settings.task_settings, [&](const std::string& set, const AnySettings& task) {
+    found[models::few_shot_metric + models::FewShotInput::name_of(set)] =
+        evaluate_few_shot(trained, task, few_shot_options(claim)).accuracy();
+  });
   return found;
 }
 
@@ -126,15 +136,6 @@ bool uses_divergence(const Claim& claim) {
     const std::vector<std::string> patterns = metric.patterns();
     return std::any_of(patterns.begin(), patterns.end(), names_divergence);
   });
-}
-
-// Returns true if the run has a loss after its last step: a diverged run that was not stopped has one.
-bool is_complete(const std::string& folder, int64_t steps) {
-  int64_t last = 0;  // step of the last validation
-  models::RunLog::of_run(folder).each([&](const LogRow& row) {
-    if (row.metrics.contains("validation_loss")) last = row.step;
-  });
-  return last == steps;
 }
 
 int64_t unused_seed(const Claim& claim) {
@@ -277,7 +278,7 @@ class Study {
     const std::string folder = options_.folder + "/" + id;
     const bool is_done = outcome.kind == Outcome::Kind::done;
     const bool counts = outcome.kind == Outcome::Kind::diverged &&
-                        (uses_divergence(claim_) || is_complete(folder, steps_of_.at(id)));
+                        (uses_divergence(claim_) || models::is_complete(folder, steps_of_.at(id)));
     if (!is_done && !counts) return miss(outcome.why);
     const models::RunLog rows = rows_of(claim_, folder, outcome, data_);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
@@ -399,6 +400,15 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
     check(same == label, claim.path, ": the swept values ", same, " and ", label,
           " give the same settings, so nothing could differ; leave one of them out");
   }
+}
+
+void check_few_shot_sets(const Claim& claim, const std::string& data) {
+  if (!claim.measures_few_shot()) return;
+  const Progress progress("reading the data of few_shot");
+  const auto settings = settings_of_study(claim, claim.variants[0], 0, claim.seeds[0], 0, data);
+  each_few_shot_set(claim, data, settings.task_settings, [&](const std::string&, const AnySettings& task) {
+    check_few_shot_data(settings, task, few_shot_options(claim));
+  });
 }
 
 std::map<std::string, std::set<std::string>> claim_inputs(const Claim& claim, const std::string& data) {

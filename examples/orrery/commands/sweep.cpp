@@ -68,6 +68,7 @@ struct Sweep {
   std::string baseline;                       // the setting, with canonical keys, as rows have them
   RunRows all;                                // a row is a combination of all varied settings except the seed
   std::vector<models::LossMeaning> meanings;  // by run
+  mutable std::map<std::string, bool> complete = {};  // by id of a diverged run: it did all its steps
 };
 
 // Rejects settings that the sweep controls: runs start new or resume by themselves, with an
@@ -171,12 +172,21 @@ size_t reference_row(const Sweep& sweep) {
              ", or their numbers from 1");
 }
 
-std::optional<double> metric_value(const Outcomes& outcomes, const std::string& id, const std::string& metric) {
+// Reads the log of a diverged run once, since the table is redrawn after each run.
+bool is_complete(const Sweep& sweep, const std::string& id) {
+  const auto [known, is_new] = sweep.complete.try_emplace(id);
+  for (const PooledRun& run : sweep.all.runs)
+    if (is_new && run.id == id) known->second = models::is_complete(sweep.settings.runs + "/" + id, run.settings.steps);
+  return known->second;
+}
+
+// Returns nothing for a failed run and, as in studies, for a diverged one that was stopped.
+std::optional<double> metric_value(const Sweep& sweep, const Outcomes& outcomes, const std::string& id) {
   const auto found = outcomes.find(id);
-  if (found == outcomes.end() || found->second.kind != Outcome::Kind::done) return {};
-  const auto value = found->second.metrics.find(metric);
-  if (value == found->second.metrics.end()) return {};
-  return value->second;
+  if (found == outcomes.end() || !found->second.metrics.contains(sweep.settings.metric)) return {};
+  const Outcome::Kind kind = found->second.kind;
+  if (kind == Outcome::Kind::failed || (kind == Outcome::Kind::diverged && !is_complete(sweep, id))) return {};
+  return found->second.metrics.at(sweep.settings.metric);
 }
 
 // The compared metric must be in each run's last validation.
@@ -208,13 +218,12 @@ Summary summary_of(const Sweep& sweep, const RunRow& row, const RunRow& referenc
     }
     all.diverged += found->second.kind == Outcome::Kind::diverged;
     all.failed += found->second.kind == Outcome::Kind::failed;
-    const std::optional<double> own = metric_value(outcomes, id, sweep.settings.metric);
+    const std::optional<double> own = metric_value(sweep, outcomes, id);
     if (!own) continue;
     values.push_back(*own);
     const auto other = reference.id_of_seed.find(seed);
     if (other == reference.id_of_seed.end()) continue;
-    if (const auto its = metric_value(outcomes, other->second, sweep.settings.metric))
-      differences.push_back(*own - *its);
+    if (const auto its = metric_value(sweep, outcomes, other->second)) differences.push_back(*own - *its);
   }
   all.seeds = static_cast<int64_t>(values.size());
   if (!values.empty()) all.spread = models::spread_of(values);
@@ -369,8 +378,9 @@ int sweep(const Arguments& arguments) {
       }};
   PoolOptions options{"sweep", sweep.settings.runs, sweep.settings.jobs, sweep.settings.retrain};
   options.check_files = [&](const std::string& folder, const Outcome& outcome) {
-    const bool lacks_metric = outcome.kind == Outcome::Kind::done && !outcome.metrics.contains(metric);
-    if (lacks_metric) models::check_log(folder, outcome);  // check_metric rejects an intact one
+    // check_metric rejects a finished run without the metric; is_complete reads the log of a diverged one with it.
+    const bool is_done = outcome.kind == Outcome::Kind::done;
+    if (is_done != outcome.metrics.contains(metric)) models::check_log(folder, outcome);
   };
   const TrainedRuns trained = train_rows(
       sweep.all, options, formatter, [&](const PooledRun&, const Outcome& outcome) { check_metric(metric, outcome); });

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <span>
 #include <sstream>
+#include <utility>
 
 #include "engine/system/files.h"
 #include "engine/types/format.h"
@@ -21,12 +22,17 @@ std::string read_packed_pipe(const std::string& path, uint64_t limit) {
   return models::is_gzip(bytes) ? models::unpack_gzip(bytes, path, limit) : bytes;
 }
 
+std::string without_mark(std::string text) {
+  if (text.starts_with(models::byte_order_mark)) text.erase(0, models::byte_order_mark.size());
+  return text;
+}
+
 }  // namespace
 
 std::string text_of_file(const std::string& path) {
-  if (is_pipe(path)) return read_packed_pipe(path, max_text);
+  if (is_pipe(path)) return without_mark(read_packed_pipe(path, max_text));
   models::check_is_text(path);
-  return models::read_data_file(path, max_text);
+  return without_mark(models::read_data_file(path, max_text));
 }
 
 std::string beginning_of_file(const std::string& path) {
@@ -35,12 +41,12 @@ std::string beginning_of_file(const std::string& path) {
   models::DataReader file(path);
   std::string bytes(max_text + 1, '\0');
   bytes.resize(file.read_up_to(std::as_writable_bytes(std::span(bytes))));
-  if (bytes.size() <= max_text) return bytes;
+  if (bytes.size() <= max_text) return without_mark(std::move(bytes));
   const size_t line = bytes.rfind('\n', max_text - 1);
   bytes.resize(line != std::string::npos ? line + 1 : models::end_of_characters(bytes.substr(0, max_text)));
   note(text("of ", path, " the first ", with_commas(static_cast<int64_t>(bytes.size())), " bytes are read, of at most ",
             with_commas(static_cast<int64_t>(max_text))));
-  return bytes;
+  return without_mark(std::move(bytes));
 }
 
 std::string text_or_input(const std::string& given) { return given == "-" ? text_of_file(given) : given; }

@@ -12,7 +12,7 @@ std::string text_or_input(const std::string& given);
 // Returns the file's content for FILE:path, the standard input for -, else the argument itself.
 std::string text_argument(const std::string& given);
 // Reads a text file or pipe, possibly gzip, of at most 16 MiB; throws if it is longer, cannot be
-// read, or is named like a file of tokens.
+// read, or is named like a file of tokens. Drops a byte order mark at its start.
 std::string text_of_file(const std::string& path);
 // Like text_of_file, but of a longer file, returns the first 16 MiB, up to the end of a line, and
 // prints a note.

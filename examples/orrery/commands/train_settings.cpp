@@ -84,12 +84,13 @@ Assignments resumed_settings(const ParsedArguments& parsed) {
   return taken;
 }
 
-// Returns whether the data, if they are pairs, are a file of columns.
+// Returns whether the data, if they are pairs, are a file of columns. A folder of images has no format of pairs.
 bool has_columns(const ParsedArguments& parsed) {
   const models::PairFiles files{.source = last_value(parsed, "data", ""),
                                 .target = last_value(parsed, "translations", ""),
                                 .source_field = last_value(parsed, "source_field", models::PairFiles().source_field)};
-  return models::pair_format_of(files).name == "columns";
+  const models::PairFormat* const format = models::find_pair_format(files);
+  return format && format->name == "columns";
 }
 
 // Returns the settings that a run with --init_from inherits: the model and its settings, the task
@@ -172,6 +173,8 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
   models::TrainSettings settings = as_usage([&] { return models::make_settings(assignments); });
+  if (!settings.resume)  // a resumed run's own settings may need a plug-in, which a later error names
+    as_usage([&] { models::named_model(settings.model).model_class.check(settings.model_settings); });
   models::check_utf8_settings(command, list_settings(settings));
   check_tokenizer_of_data(parsed, settings);
   return settings;

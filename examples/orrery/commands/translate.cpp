@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "engine/system/files.h"
 #include "engine/system/machine_memory.h"
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
@@ -15,6 +16,7 @@
 #include "models/architectures/translation_search.h"
 #include "models/data/bleu.h"
 #include "models/data/lines.h"
+#include "models/data/text_format.h"
 #include "models/model.h"
 #include "models/training/memory_plan.h"
 
@@ -46,10 +48,10 @@ constexpr const char* fewer = "translate fewer sentences at a time";
 
 std::string what_of(const std::string& input) { return "translate: " + (input == "-" ? "the standard input" : input); }
 void each_sentence(const std::string& input, const models::TakeLine& take) {
-  if (is_pipe(input))
-    each_line_of_pipe(input, what_of(input), take);
-  else
-    models::each_kept_line(input, what_of(input), fewer, take);
+  if (is_pipe(input)) return each_line_of_pipe(input, what_of(input), take);
+  check(folder_exists(input) || !models::has_many_documents(models::TextPath(input)), "translate: ", input,
+        " has fields or columns, but translate reads lines; give a file with one sentence per line");
+  models::each_kept_line(input, what_of(input), fewer, take);
 }
 std::vector<std::string> lines_of(const std::string& file) {
   std::vector<std::string> lines;

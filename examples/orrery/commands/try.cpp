@@ -117,9 +117,12 @@ bool passes_coverage(const std::string& name) {
   std::cout << "the first " << shown << " queries, from top to bottom, and keys of " << name << " (#: visible)\n";
   for (int64_t i = 0; i < shown; ++i, std::cout << "\n")
     for (int64_t j = 0; j < shown; ++j) std::cout << (mask.visible(i, j) ? " #" : " .");
-  const std::string wrong = models::mask_contradiction(name);
+  const models::MaskCheck found = models::check_mask(name);
+  const std::string& wrong = found.contradiction;
   std::cout << "mask " << name << ", coverage() and visible() agree: "
             << (wrong.empty() ? "passed" : "FAILED, " + wrong) << "\n";
+  if (wrong.empty())
+    std::cout << "  with " << join(found.specs) << "\n  at queries and keys: " << found.positions << "\n";
   return wrong.empty();
 }
 

@@ -25,6 +25,7 @@
 #include "engine/types/check.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/style.h"
+#include "models/data/data_format.h"
 #include "models/formats/shown_text.h"
 
 extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // defined in sanitizer builds; normally an exit handler calls it
@@ -53,11 +54,11 @@ class Line {  // an error message
   void add_codes(std::string_view codes) noexcept {  // of a color
     for (const char c : codes) bytes_[size_++] = c;
   }
-  void add(std::string_view text) noexcept {
+  void add(std::string_view text, bool keeps_lines = false) noexcept {
     for (size_t at = 0; at < text.size();) {
       if (size_ + 16 > bytes_.size()) return;
       const models::ShownCharacter next = models::shown_character(text, at);
-      for (const char c : next.text()) bytes_[size_++] = c;
+      for (const char c : keeps_lines && text[at] == '\n' ? "\n" : next.text()) bytes_[size_++] = c;
       at += next.read;
     }
   }
@@ -72,12 +73,12 @@ class Line {  // an error message
   size_t size_ = 0;
 };
 
-template <class... Parts>
+template <bool keeps_lines = false, class... Parts>
 void print_parts(const Parts&... parts) noexcept {
   const StyleCodes codes = style_codes(Style::error, STDERR_FILENO);
   Line line;
   line.add_codes(codes.begin), line.add("orrery:"), line.add_codes(codes.end), line.add(" ");
-  (line.add(parts), ...);
+  (line.add(parts, keeps_lines), ...);
   write_all(STDERR_FILENO, line.end());
 }
 
@@ -200,6 +201,8 @@ void end_program(int code) noexcept {
 void print_current_exception() noexcept {
   try {
     throw;
+  } catch (const models::UnknownFormat& error) {  // a line for each format
+    print_parts<true>(error.what());
   } catch (const Error& error) {
     print_parts(error.what());
   } catch (const std::bad_alloc&) {

@@ -61,6 +61,7 @@ std::optional<DecodedImage> decode(ImageSet& set, const std::string& path, const
 std::vector<std::string> classes_in(const std::string& folder) {
   std::vector<std::string> classes;
   for (const std::string& of_class : folders_in(folder)) classes.push_back(name_of(of_class));
+  check_numbers(classes, folder);
   sort_classes(classes);
   return classes;
 }

@@ -2,8 +2,10 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/system/files.h"
 #include "engine/types/check.h"
 #include "engine/types/format.h"
+#include "models/data/data_format.h"
 #include "models/data/lines.h"
 #include "models/data/pair_format.h"
 
@@ -14,10 +16,14 @@ std::string column_of(std::string_view line, int64_t column, const std::string& 
   size_t begin = 0;
   for (int64_t i = 1; i < column; ++i) {
     const size_t tab = line.find('\t', begin);
-    check(tab != line.npos, "pairs: line ", number, " of ", path, " has ", pluralize(i, "column"), ", but column ",
-          column,
-          " is required; separate columns by tabs (for two files of lines give --translations=FILE, "
-          "for validation --validation_translations=FILE)");
+    if (tab == line.npos) {
+      const std::string why =
+          text("pairs: line ", number, " of ", path, " has ", pluralize(i, "column"), ", but column ", column,
+               " is required; separate columns by tabs (for two files of lines give --translations=FILE, "
+               "for validation --validation_translations=FILE)");
+      if (number == 1 && i == 1) fail_unknown_format("pairs", why);  // a file without columns
+      fail(why);
+    }
     begin = tab + 1;
   }
   return std::string(line.substr(begin, line.find('\t', begin) - begin));
@@ -53,7 +59,8 @@ REGISTER_PAIR_FORMAT(columns,
                       .description = "a file of tab-separated columns, --source_column and --target_column; "
                                      "consecutive lines with equal --document_column are joined, at most "
                                      "--document_lines per pair",
-                      .reads = [](const PairFiles& files) { return files.target.empty(); },
+                      .reads =
+                          [](const PairFiles& files) { return files.target.empty() && !folder_exists(files.source); },
                       .read = read_columns,
                       .of_any_file = true});
 

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/types/usage_error.h"
 #include "models/data/lines.h"
 #include "models/data/pair_format.h"
 #include "models/formats/gzip.h"
@@ -13,6 +14,8 @@ namespace {
 
 std::vector<TextPair> read_lines(const PairFiles& files) {
   check_no_columns(files, files.source + " is JSONL, with --source_field and --target_field");
+  check_usage(files.source_field != files.target_field, "pairs: source_field and target_field of ", files.source,
+              " are both '", files.source_field, "'; give two different fields");
   const std::string what = "pairs: " + files.source;
   const std::array fields = {files.source_field, files.target_field};
   std::vector<TextPair> pairs;

@@ -105,6 +105,9 @@ PreparedTokens read_shards(const std::string& folder, int64_t vocabulary) {
     if (all[i - 1].name == all[i].name && all[i].number() > all[i - 1].number() + 1)
       prepared.notes.push_back(text(folder, ": no shard has a number between those of ", all[i - 1].file, " and ",
                                     all[i].file));
+    else if (all[i - 1].name != all[i].name && i != trained)
+      prepared.notes.push_back(text(folder, ": the shards up to ", all[i - 1].file, " are followed by those from ",
+                                    all[i].file, " on, which have another name"));
   // A folder of nothing but validation shards is read as it is.
   const std::span<const TokenSequence> every(tokens);
   prepared.train = TokenSequence::joined(trained > 0 ? every.first(trained) : every);

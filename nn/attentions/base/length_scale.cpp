@@ -1,6 +1,7 @@
 #include "nn/attentions/base/length_scale.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/attention_formula/formula.h"
 #include "engine/loops/loops.h"
@@ -29,10 +30,16 @@ struct VisibleKeys {
   HOST_DEVICE void operator()(Row row, int64_t r) const {
     const MaskView my = mask;
     const int64_t sequence = r / my.queries;
-    const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence);
-    const int n = my.query_document_ids || my.bits
-                      ? row.sum([=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; })
-                      : count_visible(my, sequence, i, lowest);
+    const int i = static_cast<int>(r % my.queries), length = length_of(my, sequence), own = i + my.masked;
+    const Interval band = keys_of_queries(my, i, 1, length, my.bits ? 0 : lowest);
+    const auto of_key = [=](int j) { return j < length && is_visible(my, sequence, i, j) ? 1 : 0; };
+    const auto of_word = [=](int w) {  // of the table: keys [32 w, 32 w + 32)
+      const int begin = maximum(0, band.begin - 32 * w), end = minimum(32, band.end - 32 * w);
+      const uint32_t all = my.bits[int64_t{i} * my.words + w] & ~(own / 32 == w ? 1u << own % 32 : 0u);
+      return begin < end ? std::popcount(all & ~0u << begin & ~0u >> (32 - end)) : 0;
+    };
+    const int by_band = maximum(0, band.end - band.begin) - (own >= band.begin && own < band.end ? 1 : 0);
+    const int n = my.query_document_ids ? row.sum(of_key) : my.bits ? row.sum(of_word) : by_band;
     const Out<T> out = count;
     row.once([=] { out[r] = static_cast<Arithmetic<T>>(n); });
   }
@@ -55,9 +62,10 @@ struct RealRows {
 Tensor visible_keys(const AttentionInputs& in, const AttentionMask& m, Dtype dtype) {
   const int64_t batch = m.lengths || m.query_document_ids ? in.query.size(0) : 1, keys = in.key.size(1);
   const Tensor n = Tensor::empty_like(in.query, Shape{batch, in.query.size(1)}, dtype);
+  const MaskView mask = view_of(m, in.query.size(1), keys);
   dispatch(dtype, "visible_keys", [&]<class T>() {
-    rows(n.device(), n.numel(), m.query_document_ids || m.table.bits ? static_cast<int>(keys) : 1,
-         VisibleKeys<T>{view_of(m, in.query.size(1), keys), -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
+    rows(n.device(), n.numel(), m.query_document_ids ? mask.keys : mask.bits ? (mask.keys + 31) / 32 : 1,
+         VisibleKeys<T>{mask, -static_cast<int>(m.keys_dropped), {n.mutable_data<T>()}});
   });
   return n;
 }
@@ -102,20 +110,16 @@ Tensor LengthScale::length(const AttentionInputs& in, const AttentionMask& m) co
   const Device device = in.query.device();
   const int64_t slots = in.slot_key ? in.slot_key.size(0) : 0;
   if (kind_ == Kind::fixed) return Tensor::full({1, 1, 1, 1}, static_cast<double>(fixed_), dtype, device);
-  const auto at_least_one = [&](const Tensor& n) {
-    return maximum(n + static_cast<double>(slots), Tensor::full({1}, 1, n.dtype(), device));
-  };
   check(kind_ != Kind::padded_length || m.query_offset == 0,
         "length=padded_length: a text continued from a cache has no padded length; use keys_visible or fixed(n)");
   if (kind_ == Kind::padded_length)
     return Tensor::full({1, 1, 1, 1}, static_cast<double>(std::max<int64_t>(1, in.key.size(1) + slots)), dtype, device);
   // The index in a document is the number of keys that a causal mask alone leaves in it.
-  const AttentionMask up_to_query{.query_offset = m.query_offset,
-                                  .keys_dropped = m.keys_dropped,
-                                  .query_document_ids = m.query_document_ids,
-                                  .key_document_ids = m.key_document_ids};
+  AttentionMask up_to_query{.query_offset = m.query_offset, .keys_dropped = m.keys_dropped};
+  up_to_query.query_document_ids = m.query_document_ids, up_to_query.key_document_ids = m.key_document_ids;
   const Tensor n = visible_keys(in, kind_ == Kind::row_index ? up_to_query : m, Dtype::f64);
-  return at_least_one(n).to(dtype).reshape(Shape{n.size(0), n.size(1), 1, 1});
+  const Tensor all = n + static_cast<double>(slots), least = Tensor::full({1}, 1, n.dtype(), device);
+  return maximum(all, least).to(dtype).reshape(Shape{n.size(0), n.size(1), 1, 1});
 }
 
 double LengthScale::length(const QueryGroup& queries) const {

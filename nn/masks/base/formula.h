@@ -13,6 +13,8 @@
 // `void check() const`, which throws for settings that do not fit together; `int64_t layer`, set to the block's number.
 #pragma once
 
+#include <bit>
+
 #include "engine/loops/loops.h"
 #include "engine/math/minimum.h"
 #include "nn/masks/base/mask.h"
@@ -38,7 +40,7 @@ struct WriteTiles {
       const uint32_t word =
           existing == 0 || known == Coverage::none ? 0 : existing & (known == Coverage::all ? ~0u : words(i, w));
       bits[i * columns() * (side / 32) + w] = word;
-      for (uint32_t left = word; left != 0; left &= left - 1) ++visible;
+      visible += std::popcount(word);
     }
     return visible;
   }

@@ -39,9 +39,8 @@ std::vector<std::string_view> split(std::string_view text, std::string_view word
 Node parsed(std::string_view text, int64_t layer, int depth = 0) {
   constexpr int max_depth = 32;
   check_usage(depth <= max_depth, "mask: more than ", max_depth, " levels of parentheses; use fewer");
-  const size_t begin = std::min(text.find_first_not_of(" \t"), text.size()), end = text.find_last_not_of(" \t") + 1;
-  check_usage(begin < end, "mask: a name such as causal must be on both sides of `and` and `or`, and in parentheses");
-  text = text.substr(begin, end - begin);
+  text = trimmed(text);
+  check_usage(!text.empty(), "mask: a name such as causal must be on both sides of `and` and `or`, and in parentheses");
   auto all = std::make_shared<NamedMask::Node>();
   for (const bool is_and : {false, true}) {  // `or` first: its parts are joined by `and`
     const std::vector<std::string_view> parts = split(text, is_and ? "and" : "or");
@@ -58,8 +57,8 @@ Node parsed(std::string_view text, int64_t layer, int depth = 0) {
   });
   check_usage(is_one && level == 0, "mask: '", text,
               "' is not a mask; give a name, such as window(256), or join several by `and`, `or` and parentheses");
-  all->formula = make_from(masks(), parse_spec(text));
-  all->formula->set_layer(layer);
+  all->spec = as_usage([&] { return parse_spec(text); }, [](const char* why) { return std::string("mask: ") + why; });
+  (all->formula = make_from(masks(), all->spec))->set_layer(layer);
   return all;
 }
 

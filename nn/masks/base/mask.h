@@ -2,9 +2,8 @@
 //
 //   mask = term {"or" term}     term = factor {"and" factor}     factor = "(" mask ")" | NAME | NAME(setting, ...)
 //
-// Each name is one file of nn/masks, which includes nn/masks/base/formula.h. What `causal` and `window` demand of every
-// pair becomes a band of distances, which the kernels compute; the rest becomes a table of one bit per pair
-// (engine/attention_formula/problem.h): L^2 / 8 bytes, and 1/512 of that for the tiles.
+// Each name is one file of nn/masks, with nn/masks/base/formula.h. What `causal` and `window` demand of every pair is a
+// band of distances, which the kernels compute; the rest is a table of L^2 bits and, for its tiles, 1/512 of that.
 #pragma once
 
 #include <deque>
@@ -60,12 +59,14 @@ class NamedMask {
   void narrow(AttentionMask& mask, const MaskArea& area, Device device) const;
 
   struct Node : PairRule {  // a formula, or parts joined by `and` or `or`
+    Spec spec = {};         // of the formula
     std::unique_ptr<MaskFormula> formula = {};
     std::vector<std::shared_ptr<const Node>> parts = {};
     bool is_and = true;
     bool visible(int64_t i, int64_t j) const override;
     MaskFacts facts() const;
   };
+  const Node& root() const { return *root_; }
 
  private:
   struct Made {

@@ -64,11 +64,14 @@ double bound(const RegisteredCase& registered) {
   return kinked.contains(registered.name) ? 0.5 : 0.1;
 }
 
-// Returns the floor of distance(). The gradient of one number that scales weights (a slope, log_gamma)
-// is a sum of terms like dy y, which may cancel: after an RMS normalization of one token it is 0. Each
-// factor of a term is rounded to bf16, by at most 2^-9 of it, so that the sum may be off by 2^-8 |dy y|.
+// Returns the floor of distance(). The gradient of one number that scales weights (a slope, log_gamma),
+// or of one for each head, is a sum of terms like dy y, which may cancel: after an RMS normalization of
+// one token it is 0. Each factor of a term is rounded to bf16, by at most 2^-9 of it, so that the sum
+// may be off by 2^-8 |dy y|, and so may be the heads' sums together. There are fewer heads than channels.
 double cancellation(const Result& exact, size_t i, double bound) {
-  return exact.values[i].numel() == 1 ? exact.output_terms / 256 / bound : 0;
+  const Tensor& y = exact.values[0];
+  const bool scales = exact.values[i].numel() == 1 || (y.shape().rank() > 0 && exact.values[i].numel() < y.size(-1));
+  return scales ? exact.output_terms / 256 / bound : 0;
 }
 
 // Cases (empty title) that mix dtypes, which operations reject: they hold f64 tensors besides their

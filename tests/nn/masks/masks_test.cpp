@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/attention/work.h"
 #include "engine/autograd/autograd.h"
+#include "nn/attentions/base/length_scale.h"
 #include "nn/base/reference_mode.h"
 #include "nn/masks/base/mask.h"
 #include "tests/support/attention_layers.h"
@@ -124,6 +126,56 @@ TEST_CASE("mask: every attention agrees with its reference, forward and backward
   }
 }
 
+// The lengths of the sequences end within a word of the table, at its first bit and at its last.
+TEST_CASE("mask: the number of keys that each query sees equals the formulas, also if an attention hides more") {
+  constexpr int64_t first_query = 37, queries = 70, keys = first_query + queries;
+  const std::vector<int32_t> lengths = {107, 1, 64, 97, 0};
+  const AttentionInputs in{.query = random_tensor({5, queries, 1, 4}, 8), .key = random_tensor({5, keys, 1, 4}, 9)};
+  for (const std::string& expression : expressions())
+    for (const bool attend_to_self : {true, false})
+      for (const int64_t window : {0, 1, 33}) {
+        INFO(expression, ", attend_to_self ", attend_to_self, ", window ", window);
+        AttentionMask mask{.attend_to_self = attend_to_self, .query_offset = first_query, .window = window};
+        mask.lengths = whole({5}, lengths);
+        const NamedMask named(expression, 200);
+        named.narrow(mask, {queries, keys, first_query, 0}, Device::cpu);
+        const std::vector<double> counted = visible_keys(in, mask, Dtype::f64).to_vector();
+        REQUIRE(counted.size() == 5 * queries);
+        int64_t wrong = 0;
+        for (int64_t sequence = 0; sequence < 5; ++sequence)
+          for (int64_t i = 0; i < queries; ++i) {
+            const int64_t position = first_query + i;
+            int64_t n = 0;
+            for (int64_t j = 0; j < lengths[static_cast<size_t>(sequence)]; ++j)
+              n += named.visible(position, j) && (attend_to_self || j != position) &&
+                   (window == 0 || std::abs(position - j) < window);
+            wrong += counted[static_cast<size_t>(sequence * queries + i)] != static_cast<double>(n);
+          }
+        CHECK(wrong == 0);
+      }
+}
+
+// The time follows the multiply-adds. A tile that a mask hides wholly costs none, and dilated hides none wholly.
+TEST_CASE("mask: blocks that hide half of 4,096 tokens take half of the multiply-adds, a window its share") {
+  constexpr int64_t tokens = 4096, window = 256;
+  for (const char* spec : {"softmax", "pointwise(relu)", "pointwise(prelu)"}) {
+    CAPTURE(spec);
+    const Tensor x = random_tensor({1, tokens, 4}, 10).to(Dtype::f32), dy = random_tensor(x.shape(), 11).to(Dtype::f32);
+    const auto work = [&](const std::string& expression) {
+      const auto layer = make_attention(parse_spec(spec), {.width = 4, .heads = 1, .mask = mask_of(expression)});
+      initialize(*layer, 0);
+      const int64_t before = attention_multiply_adds();
+      run(*layer, x, dy, {});
+      return static_cast<double>(attention_multiply_adds() - before);
+    };
+    const double full = work("full");
+    CHECK(work("fixed_blocks(2048, c=0)") <= 0.5 * full);
+    CHECK(work("fixed_blocks(128, c=0)") <= 0.04 * full);
+    CHECK(work("window(256)") <= (2 * window + 256.) / tokens * full);  // the edges of the band lie within tiles
+    CHECK(work("dilated(2)") == full);
+  }
+}
+
 TEST_CASE("mask: a text continued from a cache gives the outputs of the whole text, with every attention") {
   const NoGrad guard;
   for (const std::string& name : expressions()) {
@@ -227,6 +279,7 @@ TEST_CASE("mask: expressions that are wrong are refused") {
   const auto setting = [](const char* text) { return expect_error([&] { NamedMask mask(text); }); };
   setting("window(0)").names("w").value(0).offers(1);
   setting("fixed_blocks(4, 5)").names("c").value(5).offers(4);
+  expect_error<UsageError>([] { NamedMask mask("causal and window(w=3, w=4)"); }).names("mask").value("'w'");
 }
 
 TEST_CASE("mask: running sums refuse all masks but causal and full") {
