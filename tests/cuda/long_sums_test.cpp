@@ -19,6 +19,9 @@ TEST_CASE("long sums: layer and RMS normalization of rows on a device") {
 TEST_CASE("long sums: the norm of a gradient on a device") {
   for (const int64_t n : {1000, 100000}) check_long_gradient(Device::cuda, n);
 }
+TEST_CASE("long sums: equal terms on a device") {
+  for (const int64_t n : {1'000, 100'000}) check_long_equal_sums(Device::cuda, n);
+}
 TEST_CASE("long sums: rows added to one row of a table on a device") {
   for (const int64_t n : {100, 20000}) check_long_row_of_table(Device::cuda, n);
 }

@@ -120,7 +120,7 @@ inline void check_long_gradient(Device device, int64_t n) {
   });
 }
 
-// Equal terms may all be rounded in one direction. Columns are summed 256 rows at a time.
+// Equal terms may all be rounded in one direction. A CPU sums columns 256 rows at a time.
 inline void check_long_equal_sums(Device device, int64_t n) {
   CAPTURE(n);
   check_rounding(device, {1e-6, 1e-6, 4e-6, 1e-6},
