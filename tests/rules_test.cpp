@@ -345,23 +345,34 @@ TEST_CASE("rules: the top level has a fixed set of entries") {
   }
 }
 
-// A string in a test ends with the path of the file or of a folder that is read as a whole; or with
-// the name below the folder of the case, which another string names.
+// A string in a test ends with the path of the file, or of a folder that is read as a whole: a model's,
+// with config.json, or one that has only folders. If a string names the case's folder, another one may
+// hold just the path below it.
 TEST_CASE("rules: every file of tests/cases is named in a test") {
   std::string tests;
   for (const File& file : tree())
     if (file.code() && file.below("tests") && !file.below("tests/cases")) tests += file.text;
-  const auto names = [&](const std::string& path) {
-    return tests.find(path + "\"") != std::string::npos || tests.find(path + "'") != std::string::npos;
+  const fs::path cases = root / "tests/cases";
+  const auto has = [&](const std::string& text) { return tests.find(text) != std::string::npos; };
+  const auto ends_string = [&](const std::string& path) { return has(path + "\"") || has(path + "'"); };
+  const auto is_named = [&](const std::string& path) {
+    const size_t end = path.find('/');
+    if (ends_string(path) || end == std::string::npos) return ends_string(path);
+    const std::string folder = path.substr(0, end);
+    return (has(folder + "/") || ends_string(folder)) && ends_string("\"" + path.substr(end + 1));
   };
-  for (const auto& entry : fs::recursive_directory_iterator(root / "tests/cases")) {
-    const std::string path = fs::relative(entry.path(), root / "tests/cases").generic_string();
+  const auto is_whole = [](const fs::path& folder) {
+    return fs::exists(folder / "config.json") ||
+           std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                       [](const fs::directory_entry& each) { return each.is_directory(); });
+  };
+  for (const auto& entry : fs::recursive_directory_iterator(cases)) {
+    const std::string path = fs::relative(entry.path(), cases).generic_string();
     if (!entry.is_regular_file() || path == "README.md") continue;
-    const size_t begin = path.find('/') + 1;
-    bool named = names("\"" + path.substr(begin, path.find('/', begin) - begin));
+    bool named = is_named(path);
     for (size_t end = path.find('/'); !named && end != std::string::npos; end = path.find('/', end + 1))
-      named = names(path.substr(0, end));
-    CHECK_MESSAGE((named || names(path)), path);
+      named = is_whole(cases / path.substr(0, end)) && is_named(path.substr(0, end));
+    CHECK_MESSAGE(named, path);
   }
 }
 

@@ -9,9 +9,10 @@
 
 #include "engine/system/files.h"
 #include "engine/tensor/safetensors.h"
-#include "models/formats/gzip.h"
+#include "models/data/decoded_image.h"
 #include "models/interop/base/weight_format.h"
 #include "models/model.h"
+#include "models/settings/settings_file.h"
 #include "models/training/run_folder.h"
 #include "tests/support/folder.h"
 #include "tests/support/message.h"
@@ -264,13 +265,20 @@ TEST_CASE("interop: the error for PyTorch's own files has the way to convert the
   expect_error([&] { imported(folder, from); }).names("ckpt.pt").offers("save_pretrained");
 }
 
-TEST_CASE("files: errors identify a git-lfs pointer wherever a file is read") {
+TEST_CASE("files: errors identify a git-lfs pointer in place of any file of a model, an image or settings") {
   const Folder folder;
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 987654321\n";
-  const std::string from = changed(folder, numeric, "config.json", [](nlohmann::json&) {});
-  write_file_atomically(from + "/model.safetensors", pointer);
-  expect_error([&] { imported(folder, from); }).names("model.safetensors").value("git-lfs").offers("git lfs pull");
-  write_file_atomically(folder / "a.png", pointer);
-  expect_error([&] { read_data_file(folder / "a.png"); }).names("a.png").value("git-lfs").offers("git lfs pull");
+  for (const std::string name : {"config.json", "tokenizer.model", "tokenizer_config.json", "model.safetensors"}) {
+    const std::string from = changed(folder, cases + "llama_bos", "config.json", [](nlohmann::json&) {});
+    write_file_atomically(from + "/" + name, pointer);
+    expect_error([&] { imported(folder, from); }).names(name).value("git-lfs").offers("git lfs pull");
+  }
+  const std::string image = folder / "a.png", settings = folder / "a.toml";
+  for (const std::string& file : {image, settings}) write_file_atomically(file, pointer);
+  expect_error([&] { read_image(image, 3); }).names("a.png").value("git-lfs").offers("git lfs pull");
+  expect_error([&] { value_in_settings_file(settings, "data"); })
+      .names("a.toml")
+      .value("git-lfs")
+      .offers("git lfs pull");
 }
