@@ -246,6 +246,34 @@ Strings form_violations(const Files& files) {
   return result;
 }
 
+// Returns what remains of a block; from within the parentheses of a loop or condition, up to the end of its statement.
+std::string block_in(const std::string& rest) {
+  int depth = 0;
+  const auto ends = [&](char c) {
+    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+    return depth < 0 && (c == '}' || c == ';');
+  };
+  return {rest.begin(), std::find_if(rest.begin(), rest.end(), ends)};
+}
+// Finds lambdas that use a structured binding around them, which clang 14 and 15 refuse. [&a = a] is allowed.
+Strings capture_violations(const Files& files) {
+  static const std::regex quoted(R"re(//[^\n]*|"([^"\\\n]|\\.)*")re"), binding(R"(auto&{0,2} \[([^\]]*)\])"),
+      lambda(R"(\[[^\[\]]*\] ?(\([^{};]*)?(mutable )?\{)");
+  Strings result;
+  for (const File& file : files) {
+    const std::string text = file.code() ? std::regex_replace(file.text, quoted, "") : "";
+    for (std::sregex_iterator bound(text.begin(), text.end(), binding), end; bound != end; ++bound) {
+      const std::string names = "(" + std::regex_replace(bound->str(1), std::regex(",\\s*"), "|") + ")\\b",
+                        scope = block_in(bound->suffix());
+      for (std::sregex_iterator each(scope.begin(), scope.end(), lambda); each != end; ++each)
+        if (!std::regex_search(each->str(), std::regex("\\b" + names + " =")) &&
+            std::regex_search(block_in(each->suffix()), std::regex("(^|[^\\w.>:])" + names)))
+          result.push_back(file.path + ": clang 14 and 15 cannot capture a structured binding: " + each->str());
+    }
+  }
+  return result;
+}
+
 void check_none(const Strings& violations) {
   for (const std::string& violation : violations) FAIL_CHECK(violation);
   CHECK(violations.empty());
@@ -268,6 +296,8 @@ TEST_CASE("rules: files with vector code do not include the loops that nvcc comp
 }
 
 TEST_CASE("rules: nothing unfinished, no foreign paths, no printing libraries") { check_none(text_violations(tree())); }
+
+TEST_CASE("rules: no lambda captures a structured binding") { check_none(capture_violations(tree())); }
 
 TEST_CASE("rules: files are short and named after their contents") { check_none(form_violations(tree())); }
 
@@ -407,6 +437,12 @@ TEST_CASE("rules: the rules find what they forbid") {
   CHECK(count(text_violations, "nn/a.cpp", std::string(121, 'x') + "\n") == 1);
   CHECK(count(text_violations, "models/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 1);
   CHECK(count(text_violations, "engine/system/a.cpp", "if (::flock(file, LOCK_EX) != 0) {\n") == 0);
+  const auto captures = [&](const std::string& text) { return count(capture_violations, "nn/a.cpp", text + "\n}\n"); };
+  CHECK(captures("{ const auto [a, b] = f(); g([&] { return a + x.b; });") == 1);
+  CHECK(captures("{ for (const auto& [a, b] : x) g([=](int i) { return a(i) + b; });") == 1);
+  CHECK(captures("{ const auto& [a, b] = f(); g([&b] { return b; });") == 1);
+  CHECK(captures("{ for (const auto& [a, b] : x) { f(a); } g([&](int c) { return a + c; });") == 0);
+  CHECK(captures("{ const auto [a, b] = f(); g([&, a = a](int c) { return a + c; });") == 0);
   CHECK(count(form_violations, "nn/a.cpp", std::string(401, '\n')) == 1);
   CHECK(count(form_violations, "nn/a.h", "int x;\n") == 1);
   CHECK(count(form_violations, "nn/a.cpp", "int x;") == 1);

@@ -85,7 +85,7 @@ template <class Type, class Product, class... Arguments>
 [[gnu::cold]] bool register_type(Registry<Entry<Product, Arguments...>>& family) {
   auto entry = make_entry<Entry<Product, Arguments...>>(Type::info);
   if constexpr (requires { typename Type::Settings; }) {
-    const typename Type::Settings defaults{};
+    typename Type::Settings defaults{};
     entry.settings = list_settings(defaults);
     for (const Setting& setting : settings_of(defaults))
       entry.aliases.insert(entry.aliases.end(), setting.aliases.begin(), setting.aliases.end());
