@@ -227,8 +227,9 @@ elseif(TARGET orrery_emulated)
 */cuda/matmul/*,*/cuda/runtime/instructions_test.cpp")
     set_tests_properties(cuda_tests_truncating PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
       "ORRERY_TRUNCATING_TENSOR_CORES=set:1;ORRERY_SHARED_MEMORY=unset:")
-    # Repeats products as on GPUs without warp groups, with their 99 KB of shared memory.
-    add_test(NAME cuda_tests_86 COMMAND cuda_tests "-sf=*/cuda/matmul/*")
+    # Repeats products as on GPUs without warp groups, with their 99 KB of shared memory, and launches without an
+    # early start.
+    add_test(NAME cuda_tests_86 COMMAND cuda_tests "-sf=*/cuda/matmul/*,*/cuda/runtime/early_launch_test.cpp")
     set_tests_properties(cuda_tests_86 PROPERTIES LABELS cuda TIMEOUT 1800 ENVIRONMENT_MODIFICATION
       "ORRERY_EMULATED_ARCHITECTURE=set:86;ORRERY_SHARED_MEMORY=unset:")
   endif()

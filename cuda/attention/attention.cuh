@@ -70,6 +70,7 @@ template <class A, class P>
 __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel(const __grid_constant__ P p) {
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
+  wait_for_earlier();
   const QueryWork<A> work(p, p.value_size);
   const QueryTile q = work.q;
   TileSoftmax<A> softmax;
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_forward_kernel
         output);
   }
 
+  allow_next();
   A factor[Tile::each];
 #pragma unroll
   for (int a = 0; a < Tile::each; ++a) {
@@ -135,6 +137,7 @@ template <class A, class P>
 __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_kernel(const __grid_constant__ P p) {
   using Tile = AttentionTile<A>;
   Tile& tile = shared_memory<Tile>();
+  wait_for_earlier();
   const QueryTile q = QueryWork<A>(p, 1).q;
   [[maybe_unused]] const auto& f = function_of<A>(p, q);
   const KeyTiles tiles(p, q, Tile::side, Tile::side);
@@ -156,6 +159,7 @@ __global__ void __launch_bounds__(attention_threads, 1) attention_statistics_ker
         sums[a].add(mask_weight(ramp_values[a][b]) * unmasked_weight(p, f, s[a][b], log_sum[a]), A(1), Logarithm{});
     });
   }
+  allow_next();
 #pragma unroll
   for (int a = 0; a < Tile::each; ++a) {
     const int i = q.first + tile_row() + 16 * a;

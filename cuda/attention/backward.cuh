@@ -131,6 +131,8 @@ template <class A>
 __global__ void __launch_bounds__(attention_threads)
     attention_inner_kernel(const __grid_constant__ AttentionProblem<A> p, int64_t rows, A* inner) {
   const int64_t row = row_of_warp();
+  wait_for_earlier();
+  allow_next();
   if (row >= rows) return;
   const A sum = inner_product_of_row(p, row);
   if (threadIdx.x % 32 == 0) inner[row] = sum;
@@ -178,6 +180,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const TensorView<A> gradient = p.gradients.query;
   const QueryWork<A> work(p, gradient.data ? p.head_size : 1);
   const QueryTile q = work.q;
+  wait_for_earlier();
   const RowTerms<A, P> terms(p, q);
   typename Tile::Result sum = {};
   RowGradients<A, P> sums;
@@ -193,6 +196,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
     if (any_of_block(tile, vote, some)) add_query_gradients(tile, p, q, keys, work.column, work.columns, sum);
   }
 
+  allow_next();
   if (gradient.data) {
     const WriteRows<A> to =
         rows_from(p, gradient, int64_t{q.sequence} * p.queries, int64_t{q.head} * p.head_size + work.column);
@@ -222,6 +226,8 @@ template <class A>
 __global__ void __launch_bounds__(32)
     attention_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
   A sum = 0;
+  wait_for_earlier();
+  allow_next();
   const A* const own = rows + blockIdx.y * batch * gridDim.x * queries;
   for (int64_t n = threadIdx.x; n < batch * queries; n += 32)
     sum += own[(n / queries * gridDim.x + blockIdx.x) * queries + n % queries];
@@ -256,6 +262,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   typename Tile::Result dk = {}, dv = {};
   RowGradients<A, P> sums;
   int vote = 0;
+  wait_for_earlier();
   for (int sequence = slots ? 0 : own_sequence; sequence < (slots ? p.batch : own_sequence + 1); ++sequence) {
     const KeyTile keys = {slots, first_key, slots ? p.slots : length_of(p, sequence)};
     const Interval range = query_range(p, keys, side, side);
@@ -279,6 +286,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
             [&](int c, int width) { load_panel<A>(tile.right, queries, q.first, p.queries, column + c, width); }, dk);
       }
   }
+  allow_next();
   const int64_t token = slots ? 0 : int64_t{own_sequence} * p.keys;
   const WriteRows<A> to_key = rows_from(p, key_gradient, token, int64_t{kv_head} * p.head_size + column);
   const WriteRows<A> to_value = rows_from(p, value_gradient, token, int64_t{kv_head} * p.value_size + column);
@@ -331,6 +339,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   RowGradients<A, P> sums;
   double bias_sum = 0;  // db of one distance, in threads below `side`
   int vote = 0;
+  wait_for_earlier();
   for (int sequence = 0; sequence < p.batch; ++sequence) {
     typename Tile::Result sum = {};
     for (int first = 0; first < p.queries; first += side) {
@@ -369,6 +378,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
       if (first_distance + row < p.distances) *total = (sequence > 0 ? *total : A(0)) + p.scale * value;
     });
   }
+  allow_next();
   A* const bias = p.gradients.relative_bias;
   if (bias && column == 0 && thread < side && first_distance + thread < p.distances)
     bias[int64_t{head} * p.distances + first_distance + thread] = static_cast<A>(bias_sum);
@@ -379,6 +389,8 @@ template <class A>
 __global__ void __launch_bounds__(attention_threads)
     attention_add_heads_kernel(const __grid_constant__ AttentionProblem<A> p, const A* partials) {
   const int64_t distances = gridDim.x, distance = blockIdx.x;
+  wait_for_earlier();
+  allow_next();
   const WriteRows<A> gradient = rows_from(p, p.gradients.relative_embedding, distance, 0);
   for (int c = static_cast<int>(threadIdx.x); c < p.head_size; c += attention_threads) {
     A sum = 0;

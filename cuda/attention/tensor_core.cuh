@@ -94,6 +94,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const QueryTile q = query_tile(p, blockIdx.x, owned);
   const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
   const OperandOffsets<Size> offsets(row);
+  wait_for_earlier();
   const RandomKey rng_key = p.dropout.rng_key.load();
   TensorCoreSoftmax<blocks, Size> state;
   typename Tile::Result output[blocks] = {};
@@ -139,6 +140,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
         if (coverage != Coverage::none) add_weighted_rows(offsets, weights, tile.values, coverage, output);
       });
 
+  allow_next();
   const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
   const float factor = factor_of_weights(p, options);
   store_rows(to, own_query, p.queries, p.value_size, output, [&](int block, int h) {

@@ -42,6 +42,8 @@ __global__ void __launch_bounds__(attention_threads)
   const int64_t row = int64_t{blockIdx.x} * p.queries + query, token = int64_t{sequence} * p.queries + query;
   const bool here = query < p.queries;
   const auto elements = [](const void* data) { return static_cast<const bf16*>(data); };  // regardless of pointer types
+  wait_for_earlier();
+  allow_next();
   float inner = 0, log_sum = 0;
   if (here) {
     const int64_t column = int64_t{head} * size;
@@ -261,6 +263,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const int row = warp_of_block() * 16 * blocks, own_query = q.first + row;
   const OperandOffsets<Size> offsets(row);
   TermsOfRows<blocks> terms;
+  wait_for_earlier();
   if constexpr (softmax) {
 #pragma unroll
     for (int n = 0; n < 2 * blocks; ++n) {
@@ -306,6 +309,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   walk_in_turns(
       walk, [&](const KeyTile& keys) { rows.fetch(1, tile.values, keys.first, keys.end); },
       [&](const KeyTile& keys) { rows.fetch(0, tile.keys, keys.first, keys.end); }, multiply_values, add_keys);
+  allow_next();
   if constexpr (parameters_of<P> > 0)
     if (parameter_gradients) {
       const int warps = (p.queries + owned - 1) / owned * warps_of_queries;
@@ -330,6 +334,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   Tile& tile = shared_memory<Tile>();
   const int heads = p.batch * p.kv_heads, head = static_cast<int>(blockIdx.x) % heads;
   const int sequence = head / p.kv_heads, kv_head = head % p.kv_heads;
+  wait_for_earlier();
   const KeyTile keys = {false, static_cast<int>(blockIdx.x) / heads * owned, length_of(p, sequence)};
   const int row = warp_of_block() * 16 * blocks, own_key = keys.first + row;
   const OperandOffsets<Size> offsets(row);
@@ -377,6 +382,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
     add_weighted_rows(offsets, w, tile.walked[buffer][1], masks.coverage, dv);
     add_weighted_rows(offsets, dt, tile.walked[buffer][0], masks.coverage, dk);
   });
+  allow_next();
   if (p.gradients.key.data)
     store_rows(rows_from(p, p.gradients.key, int64_t{sequence} * p.keys, int64_t{kv_head} * p.head_size), own_key,
                p.keys, p.head_size, dk, [&](int, int) { return p.scale; });

@@ -144,6 +144,8 @@ __global__ void __launch_bounds__(loop_threads)
     map_kernel(int64_t packs, int64_t n, const F f, const Out out, const T*... in) {
   constexpr int W = pack_size<Out, T...>;
   const int64_t first = int64_t{blockIdx.x} * loop_threads + threadIdx.x, step = int64_t{gridDim.x} * loop_threads;
+  wait_for_earlier();
+  allow_next();
   for (int64_t p = first; p < packs; p += step) map_pack<W>(f, out, p * W, load_pack<W>(in + p * W)...);
   for (int64_t i = packs * W + first; i < n; i += step) detail::store(out, i, f(detail::load(in, i)...));
 }
@@ -217,6 +219,8 @@ template <int W, class Packs, class F, class Out, class... T>
 __global__ void __launch_bounds__(loop_threads)
     broadcast_kernel(uint32_t packs, const __grid_constant__ Packs shape, const F f, const Out out, const T*... in) {
   const uint32_t step = gridDim.x * loop_threads;
+  wait_for_earlier();
+  allow_next();
   for (uint32_t p = blockIdx.x * loop_threads + threadIdx.x; p < packs; p += step)
     map_packs<W>(std::index_sequence_for<T...>(), shape, p, f, out, in...);
 }

@@ -239,6 +239,8 @@ __global__ void __launch_bounds__(loop_threads)
   const Tiling of_chunks = {tiling.outer, chunks, tiling.inner * Step::outputs, tiling.width * Step::outputs, 1,
                             chunks};
   const int64_t outputs = of_chunks.outputs(), count = outputs * chunks;
+  wait_for_earlier();
+  allow_next();
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t columns = chunks == 1 ? tile : tile / chunks, chunk = tile - columns * chunks;
     const int64_t first = chunk * tiling.length;

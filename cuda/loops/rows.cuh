@@ -312,17 +312,23 @@ template <class Body>
 __global__ void __launch_bounds__(loop_threads)
     lanes_rows_kernel(int64_t count, int n, unsigned lanes, const Body body) {
   const unsigned rows = loop_threads / lanes;
+  wait_for_earlier();
+  allow_next();
   for (int64_t r = int64_t{blockIdx.x} * rows + threadIdx.x / lanes; r < count; r += int64_t{gridDim.x} * rows)
     body(RowOf<SomeLanes>{n, {lanes}}, r);
 }
 template <class Body, int Pack>
 __global__ void __launch_bounds__(loop_threads) warp_rows_kernel(int64_t count, int n, const Body body) {
   const int64_t step = int64_t{gridDim.x} * loop_warps;
+  wait_for_earlier();
+  allow_next();
   for (int64_t r = int64_t{blockIdx.x} * loop_warps + threadIdx.x / 32; r < count; r += step)
     body(RowOf<Warp<Pack>>{n}, r);
 }
 template <class Body, int Pack>
 __global__ void __launch_bounds__(loop_threads) block_rows_kernel(int64_t count, int n, const Body body) {
+  wait_for_earlier();
+  allow_next();
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) body(RowOf<Block<Pack>>{n}, r);
 }
 

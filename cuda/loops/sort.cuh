@@ -75,6 +75,8 @@ struct SortPairs {
 // Writes counts[tile][digit].
 __global__ void __launch_bounds__(loop_threads) sort_count_kernel(const SortPass pass, int32_t* counts) {
   SortCounters& counters = shared_memory<SortCounters>();
+  wait_for_earlier();
+  allow_next();
   const SortPairs pairs(pass, counters);
   __syncthreads();
   int32_t count = 0;
@@ -89,6 +91,8 @@ struct SortTotals {
 __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, int32_t* counts) {
   SortTotals& totals = shared_memory<SortTotals>();
   const unsigned digit = threadIdx.x;
+  wait_for_earlier();
+  allow_next();
   int32_t total = 0;
   for (int64_t t = 0; t < tiles; ++t) total += counts[t * sort_radix + digit];
   totals.per_digit[digit] = total;
@@ -105,6 +109,8 @@ __global__ void __launch_bounds__(loop_threads) sort_scan_kernel(int64_t tiles, 
 __global__ void __launch_bounds__(loop_threads)
     sort_scatter_kernel(const SortPass pass, const int32_t* starts, int32_t* key, int32_t* index) {
   SortCounters& counters = shared_memory<SortCounters>();
+  wait_for_earlier();
+  allow_next();
   const SortPairs pairs(pass, counters);
   __syncthreads();
   int32_t start = starts[int64_t{blockIdx.x} * sort_radix + threadIdx.x];

@@ -162,6 +162,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
   const int row = warp / 4 * 64, column = warp % 4 * 32;
   float sum[4][4][4] = {};
   int stage = 0;
+  wait_for_earlier();
   if (tile.k0 < tile.k1) fetch(tile.k0);
   for (int64_t k = tile.k0; k < tile.k1; k += Tile::depth, stage ^= 1) {
     a.template store<AAlongK, Terms>(shared.stage[stage].a);
@@ -170,6 +171,7 @@ __global__ void __launch_bounds__(matmul_threads, 1)
     if (k + Tile::depth < tile.k1) fetch(k + Tile::depth);
     multiply_split<AAlongK, BAlongK, Terms>(shared.stage[stage], row, column, lane, sum);
   }
+  allow_next();
   store_sums<16, 16, 0, 4>(plan, tile, sum, row, column, lane, epilogue);
 }
 

@@ -21,6 +21,8 @@ void run(const Matmul<T, Result>& p) {
 __global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __grid_constant__ AlignedRows p) {
   const int64_t chunks = p.to_stride / AlignedRows::chunk, all = p.matrices * p.rows * chunks;
   const int64_t step = int64_t{gridDim.x} * matmul_threads;
+  wait_for_earlier();
+  allow_next();
   for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < all; i += step) {
     const int64_t row = i / chunks % p.rows, matrix = i / chunks / p.rows, column = i % chunks * AlignedRows::chunk;
     Vector<bf16, AlignedRows::chunk> values = {};

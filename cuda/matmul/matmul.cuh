@@ -217,6 +217,7 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
   const int row = (warp / 2 * 4 + lane / 8) * vector, column = (warp % 2 * 8 + lane % 8) * vector;
   T sum[N][N] = {};
   int buffer = 0;
+  wait_for_earlier();
   if (tile.k0 < tile.k1) fetch(tile.k0, buffer);
   for (int64_t k = tile.k0; k < tile.k1; k += matmul_depth, buffer ^= 1) {
     cp_async_wait<0>();
@@ -225,6 +226,7 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
     multiply_step<T, Side>(shared.a[buffer], shared.b[buffer], row, column, sum);
   }
 
+  allow_next();
   T* const c = tile.c(p);
   const int64_t columns = p.c[tile.output].columns;
 #pragma unroll

@@ -6,6 +6,7 @@
 
 #include "cuda/matmul/epilogue.cuh"
 #include "cuda/matmul/matmul.h"
+#include "cuda/runtime/launch.cuh"
 
 namespace orrery::cuda {
 
@@ -56,6 +57,8 @@ __global__ void __launch_bounds__(matmul_threads)
   constexpr int vector = 16 / sizeof(Arithmetic<T>);
   const int64_t elements = p.batch * p.m * p.n, step = int64_t{gridDim.x} * matmul_threads;
   const int64_t first = int64_t{blockIdx.x} * matmul_threads + threadIdx.x;
+  wait_for_earlier();
+  allow_next();
   if (vectors)
     for (int64_t i = first * vector; i < elements; i += step * vector)
       add_splits_at<vector>(p, sums, splits, elements, i, epilogue);

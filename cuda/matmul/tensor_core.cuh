@@ -136,7 +136,7 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t* 
 }
 template <bool Transposed>
 void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current()) {
-  cuda_on_cpu::check_matrix_row(row, site);
+  cuda_on_cpu::check_matrix_row("ldmatrix", row, site);
   unsigned char bytes[16];  // read here, so that sanitizers attribute the read to this call
   std::memcpy(bytes, row, 16);
   cuda_on_cpu::LoadMatrix mine{bytes, x, 4, Transposed};

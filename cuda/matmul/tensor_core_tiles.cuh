@@ -227,6 +227,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
   const bool sums_rows = may_sum_rows && sums_rows_of(p, tile);
   RowSums<Tile> row_sums(warp.row, warp.column / 16);
+  wait_for_earlier();
   for (int s = 0; s < Tile::stages - 1; ++s) copies.start(shared, s, depth - s * tensor_core_depth);
   float sum[4][2 * sixteens][4] = {};
   int stage = 0, next = Tile::stages - 1;
@@ -253,6 +254,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
       if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
+  allow_next();
   const auto origin = WarpOrigin<Tile>();  // computed again, so that no register holds it during the loop
   if constexpr (may_sum_rows)
     if (sums_rows)

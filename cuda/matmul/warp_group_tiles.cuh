@@ -69,6 +69,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
   if (may_sum_rows && sums_rows)
     for (int i = static_cast<int>(threadIdx.x); i < 8 * group_line / 4; i += Tile::threads)
       shared.ones[i] = 0x3f803f80u;
+  wait_for_earlier();
   for (int s = 0; s < Tile::stages - 2; ++s) copies.start(shared, s, depth - s * depth_of_step);
 
   // Equal in all threads of a warp, which the compiler cannot derive from threadIdx.
@@ -108,6 +109,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
     next = next == Tile::stages - 1 ? 0 : next + 1;
   }
   group_products_wait<0>();
+  allow_next();
 
   // Computed again, so that no register holds it during the loop.
   const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;

@@ -1,5 +1,26 @@
 // Kernel launches and shared memory, for every kernel file. In the emulated build <cuda_runtime.h>
 // is the header in tests/support, and the same code runs the kernel on the CPU.
+//
+// From compute capability 9.0 on, blocks of a kernel may start while the previous kernel of the
+// stream runs (programmatic dependent launch), so that its launch and set-up take no extra time:
+//   wait_for_earlier()   each thread calls it before its first access to device memory. It returns
+//                        when all kernels queued before are complete and their writes visible
+//   allow_next()         each block calls it after its wait. When all blocks have called it or
+//                        ended, blocks of the next kernel start wherever there is room
+//
+// Why one wait suffices: let K1, K2, ... be the kernels of a stream. The wait of K(n) returns when
+// K(n-1) is complete and its writes are visible (PTX ISA, griddepcontrol). K(n-1) completes after
+// its own wait has returned, so by induction K1 to K(n-1) are complete. So K(n) may also overwrite
+// what they read, and memory that the pool passes to a later kernel is free by the same wait. The
+// induction requires that all kernels wait, and all threads, even those without work. Other pairs:
+//   kernel after a copy, fill or graph    starts when that is complete: only kernels allow early starts
+//   copy, fill, event or graph after a    begins when the kernel is complete, and thus all before it;
+//   kernel, and the host's wait for it    none of them has the attribute of an early start
+//   kernels of a captured graph           the same: the capture keeps the attribute (CUDA 12.3)
+// A kernel starts after all blocks of the previous one have started. So its waiting blocks never
+// take the place of blocks that they wait for, and there is no deadlock. But early blocks gather
+// where the GPU is idle first, so kernels whose blocks fill a multiprocessor call allow_next()
+// after their main loop; in all others the call follows the wait.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -41,8 +62,28 @@ void launch(const Launch& launch, void (*kernel)(P...), const A&... arguments) {
   config.blockDim = launch.block;
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = stream();
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  if (device_properties().launches_early()) config.attrs = &early, config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), launch);
 }
+
+#if defined(__CUDACC__)
+__device__ inline void wait_for_earlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void allow_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+#else
+using cuda_on_cpu::allow_next;
+using cuda_on_cpu::wait_for_earlier;
+#endif
 
 // A gap between two arrays of shared memory: empty on a GPU, 64 bytes in the emulation, which
 // throws if a kernel writes to them (overflow of the array before). Gaps of one layout need

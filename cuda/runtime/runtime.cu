@@ -109,6 +109,8 @@ DeviceProperties query_device() {
   cudaFuncAttributes attributes;
   check(find_code(&attributes), "start");
   gpu.warp_groups = attributes.maxThreadsPerBlock > 32;
+  gpu.code = attributes.ptxVersion;  // of the PTX that this code was made from, even if the driver compiled it
+  check(cudaDriverGetVersion(&gpu.driver), "start");
   return gpu;
 }
 
@@ -161,10 +163,21 @@ bool has_code() {
     check(result, "start");
   return false;
 }
+std::string capability_text(const DeviceProperties& gpu) {
+  return std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
+}
 }  // namespace
+// Code for older GPUs has no waits, and a capture by an older driver loses the edges of early launch.
+bool DeviceProperties::launches_early() const { return code >= 90 && driver >= 12030; }
+std::string description(const DeviceProperties& gpu) {
+  const std::string missing = gpu.code < 90 ? "code for compute capability 9.0 or later" : "a driver for CUDA 12.3";
+  return gpu.name + ", compute capability " + capability_text(gpu) + ", " + std::to_string(gpu.multiprocessors) +
+         " multiprocessors; kernels start " +
+         (gpu.launches_early() ? "early" : "one after another: an early start needs " + missing);
+}
 void check_supported(const DeviceProperties& gpu) {
   constexpr int oldest = 8;
-  const std::string capability = std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
+  const std::string capability = capability_text(gpu);
   if (gpu.major < oldest)
     throw MachineError("start: the GPU " + gpu.name + " has compute capability " + capability +
                        "; the kernels need 8.0 or later; use --device=cpu");

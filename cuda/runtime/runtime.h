@@ -23,7 +23,12 @@ struct DeviceProperties {
   int64_t shared_memory;     // bytes, maximum per block
   double clock = 0;          // maximum of the multiprocessors, in Hz; 0: unknown
   bool warp_groups = false;  // runs code for 90a: cuda/matmul/warp_group.cuh
+  int code = 0;              // compute capability of the code that it runs, 90 for 9.0
+  int driver = 0;            // latest CUDA version that the driver supports, 12030 for 12.3
+
+  bool launches_early() const;  // returns whether kernels start early: cuda/runtime/launch.cuh
 };
+std::string description(const DeviceProperties& gpu);  // one line: name, size, how kernels start
 // Returns the GPU in use. Throws a MachineError if there is none, if its compute capability is below
 // 8.0 (the kernels' minimum), or if the program has no code for it.
 const DeviceProperties& device_properties();

@@ -125,6 +125,13 @@ void check_available(Device device) {
 #endif
 }
 
+std::string description([[maybe_unused]] Device device) {
+#if defined(ORRERY_HAS_CUDA)
+  if (device == Device::cuda) return cuda::description(cuda::device_properties());
+#endif
+  return "";
+}
+
 void copy_bytes(Device to_device, void* to, Device from_device, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   if (to_device == Device::cpu && from_device == Device::cpu) {

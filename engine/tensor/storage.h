@@ -47,5 +47,7 @@ void synchronize();                            // returns when all queued work o
 Device parse_device(const std::string& name);  // "cpu" or "cuda"
 // Throws, with advice, unless tensors can be on this device.
 void check_available(Device device);
+// Returns one line about the GPU in use, with how it starts kernels; "" for the CPU.
+std::string description(Device device);
 
 }  // namespace orrery

@@ -2,20 +2,28 @@
 """PyTorch's side of every speed comparison: the same work in PyTorch, one JSON line per result.
 
     pip install torch==2.13.0 numpy
-    python pytorch_baseline.py gemm rows attention train generate [--only TEXT] [--compile] [--bf16] [--device cuda] [--threads 2]
+    python pytorch_baseline.py gemm rows attention train generate [--only TEXT] [--compile [reduce-overhead]] [--bf16]
+                               [--deterministic] [--device cuda] [--threads 2]
 
 Each line: {"case", "backend", "dtype", "ms", "ms_median", "rate", "unit", ...}.  `ms` is the minimum over the
 repeats.  A ratio is valid only for two results of one run on one machine: see compare.py.
+
+"attention" names the backend that scaled_dot_product_attention chooses for the case: cudnn, flash, efficient or math.
+--deterministic allows only algorithms that give equal bits on every run.  PyTorch has no deterministic backward of
+cuDNN (its notes on randomness), so on a GPU that one is timed by cuDNN's own frontend: pip install
+nvidia-cudnn-frontend.
 """
-import argparse, json, math, statistics, sys, time
+import argparse, json, math, os, statistics, sys, time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend
 
 parser = argparse.ArgumentParser()
 parser.add_argument("groups", nargs="+", choices=["gemm", "rows", "attention", "train", "generate", "char"])
 parser.add_argument("--only", default="", help="run only the cases whose name contains this text")
-parser.add_argument("--compile", action="store_true")
+parser.add_argument("--compile", nargs="?", const="default", choices=["default", "reduce-overhead"], help="torch.compile, and its mode")
+parser.add_argument("--deterministic", action="store_true")
 parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
 parser.add_argument("--precision", default="highest", help="torch.set_float32_matmul_precision")
 parser.add_argument("--device", default="cpu")
@@ -28,7 +36,12 @@ torch.set_num_threads(args.threads)
 torch.set_float32_matmul_precision(args.precision)
 torch.manual_seed(0)
 device = args.device
-backend = "pytorch-" + torch.__version__ + ("-compile" if args.compile else "-eager")
+if args.deterministic:
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses without it
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it would be timed
+    torch.use_deterministic_algorithms(True)
+backend = "pytorch-" + torch.__version__ + {None: "-eager", "default": "-compile", "reduce-overhead": "-reduce-overhead"}[args.compile]
+backend += "-deterministic" if args.deterministic else ""
 dtype_name = "bf16-autocast" if args.bf16 else "f32-" + args.precision
 
 
@@ -38,15 +51,35 @@ def sync():
 
 
 def measure(fn):
-    fn(); fn(); sync()
+    def once():
+        if args.compile == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        fn()
+    once(); once(); sync()
     times, end = [], time.perf_counter() + args.seconds
     while time.perf_counter() < end or len(times) < 3:
-        t = time.perf_counter(); fn(); sync(); times.append(time.perf_counter() - t)
+        t = time.perf_counter(); once(); sync(); times.append(time.perf_counter() - t)
     return min(times), statistics.median(times)
 
 
-def report(case, best, median, work, unit, **extra):
-    print(json.dumps({"case": case, "backend": backend, "dtype": dtype_name, "threads": args.threads,
+def attention_in(fn):
+    """The backends that PyTorch's attention chooses in fn(), run eagerly, as {"attention": NAMES}; {} without attention."""
+    names, attend = set(), F.scaled_dot_product_attention
+    def noted(*given, **options):
+        choice = SDPBackend(torch._fused_sdp_choice(*given, **options))
+        names.add(choice.name.lower().replace("_attention", ""))
+        return attend(*given, **options)
+    F.scaled_dot_product_attention = noted
+    try:
+        with autocast():
+            fn()
+    finally:
+        F.scaled_dot_product_attention = attend
+    return {"attention": ", ".join(sorted(names))} if names else {}
+
+
+def report(case, best, median, work, unit, by=backend, **extra):
+    print(json.dumps({"case": case, "backend": by, "dtype": dtype_name, "threads": args.threads,
                       "ms": round(best * 1e3, 3), "ms_median": round(median * 1e3, 3),
                       "rate": round(work / best, 3), "unit": unit, **extra}), flush=True)
 
@@ -60,7 +93,7 @@ def wanted(case):
 
 
 def maybe_compile(f):
-    return torch.compile(f) if args.compile else f
+    return torch.compile(f, mode=args.compile) if args.compile else f
 
 
 def gemm():
@@ -126,6 +159,7 @@ def attention():
                 case = f"attention/{name}/L{L}/{'causal' if causal else 'full'}"
                 if not wanted(case):
                     continue
+                chosen = attention_in(lambda: f(q, k, v, causal))
                 f = maybe_compile(f)
                 def step():
                     q.grad = k.grad = v.grad = None
@@ -135,7 +169,46 @@ def attention():
                 with torch.no_grad():
                     fwd, _ = measure(lambda: f(q, k, v, causal))
                 report(case, best, med, flops / 1e9, "GFLOP/s",
-                       forward_ms=round(fwd * 1e3, 3), shape=[B, H, L, D])
+                       forward_ms=round(fwd * 1e3, 3), shape=[B, H, L, D], **chosen)
+                if args.deterministic and args.bf16 and device == "cuda" and name == "softmax":
+                    cudnn_attention(case, flops / 1e9, q.detach(), k.detach(), v.detach(), dy, causal)
+
+
+def cudnn_attention(case, work, q, k, v, dy, causal):
+    """cuDNN's forward with its deterministic backward."""
+    try:
+        import cudnn
+    except ImportError as error:
+        return print(f"{case}: cuDNN's deterministic backward was not timed: {error}", file=sys.stderr)
+    scale = 1 / math.sqrt(q.shape[-1])
+    o, dq, dk, dv = (torch.empty_like(q) for _ in range(4))
+    stats = torch.empty(*q.shape[:-1], 1, device=device, dtype=torch.float32)
+
+    def built(inputs, outputs, operation):
+        graph = cudnn.pygraph(io_data_type=cudnn.data_type.BFLOAT16, intermediate_data_type=cudnn.data_type.FLOAT,
+                              compute_data_type=cudnn.data_type.FLOAT)
+        of_inputs = [graph.tensor_like(x) for x in inputs]
+        of_outputs = operation(graph, *of_inputs)
+        for of, x in zip(of_outputs, outputs):
+            of.set_output(True).set_dim(x.shape).set_stride(x.stride())
+            if x.dtype == torch.float32:
+                of.set_data_type(cudnn.data_type.FLOAT)
+        graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        tensors = dict(zip([*of_inputs, *of_outputs], [*inputs, *outputs]))
+        workspace = torch.empty(max(1, graph.get_workspace_size()), device=device, dtype=torch.uint8)
+        return lambda: graph.execute(tensors, workspace)
+
+    try:
+        forward = built([q, k, v], [o, stats], lambda graph, q, k, v: graph.sdpa(
+            q=q, k=k, v=v, is_inference=False, attn_scale=scale, use_causal_mask=causal))
+        backward = built([q, k, v, o, dy, stats], [dq, dk, dv], lambda graph, q, k, v, o, dy, stats: graph.sdpa_backward(
+            q=q, k=k, v=v, o=o, dO=dy, stats=stats, attn_scale=scale, use_causal_mask=causal, use_deterministic_algorithm=True))
+        fwd, _ = measure(forward)
+        best, med = measure(lambda: (forward(), backward()))
+    except Exception as error:  # a version of cuDNN without it: the other cases still count
+        return print(f"{case}: cuDNN's deterministic backward was not timed: {error}", file=sys.stderr)
+    report(case, best, med, work, "GFLOP/s", by=f"cudnn-{cudnn.backend_version()}-deterministic",
+           forward_ms=round(fwd * 1e3, 3), shape=list(q.shape), attention="cudnn")
 
 
 class Block(nn.Module):
@@ -184,8 +257,9 @@ def adamw(model, lr=1e-3):
 def gpt_steps(case, vocab, block, layers, heads, d, batch):
     model = Gpt(vocab, block, layers, heads, d).to(device)
     opt = adamw(model)
-    f = maybe_compile(model)
     x = torch.randint(vocab, (batch, block), device=device); y = torch.randint(vocab, (batch, block), device=device)
+    chosen = attention_in(lambda: model(x, y))
+    f = maybe_compile(model)
     def step():
         with autocast():
             loss = f(x, y)
@@ -193,7 +267,7 @@ def gpt_steps(case, vocab, block, layers, heads, d, batch):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0); opt.step()
     best, med = measure(step)
     n = sum(p.numel() for p in model.parameters())
-    report(case, best, med, batch * block, "tokens/s", parameters=n)
+    report(case, best, med, batch * block, "tokens/s", parameters=n, **chosen)
 
 
 def char():
@@ -234,14 +308,16 @@ class Vit(nn.Module):
 
 
 def steps(case, model, batch, work, unit):
-    opt = adamw(model); f = maybe_compile(model)
+    opt = adamw(model)
+    chosen = attention_in(lambda: model(*batch))
+    f = maybe_compile(model)
     def step():
         with autocast():
             loss = f(*batch)
         opt.zero_grad(set_to_none=True); loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0); opt.step()
     best, med = measure(step)
-    report(case, best, med, work, unit, parameters=sum(p.numel() for p in model.parameters()))
+    report(case, best, med, work, unit, parameters=sum(p.numel() for p in model.parameters()), **chosen)
 
 
 def vit(case, B, size, channels, classes, **sizes):
@@ -344,8 +420,9 @@ def generate():
                 h = h + block.proj(a.transpose(1, 2).reshape(1, T, d))
                 h = h + block.down(F.gelu(block.up(block.n2(h)), approximate="tanh"))
             x, before = model.head(model.norm(h[:, -1:])).argmax(-1), before + T
+    chosen = attention_in(text)
     best, med = measure(text)
-    report("generate/gpt2-124m", best, med, new, "tokens/s", parameters=sum(p.numel() for p in model.parameters()))
+    report("generate/gpt2-124m", best, med, new, "tokens/s", parameters=sum(p.numel() for p in model.parameters()), **chosen)
 
 
 for group in args.groups:

@@ -85,3 +85,38 @@ TEST_CASE("bench: several groups can be given, and a filter may match no case") 
   CHECK(contains(readable.out, "ms best"));
   CHECK(contains(readable.out, "rows/silu/4096x1024/both"));
 }
+
+// A script in place of both programs: its rates are those of its arguments.
+TEST_CASE("compare: PyTorch's fastest of three counts, and attention is also compared with deterministic algorithms") {
+  const Folder folder;
+  const std::string both = folder.write("both", R"(#!/bin/sh
+case "$*" in
+  *--deterministic*) rate=2 uses='"attention": "flash",' ;;
+  *reduce-overhead*) rate=4 uses='"attention": "cudnn",' ;;
+  *--compile*) rate=3 uses='"attention": "cudnn",' ;;
+  *pytorch_baseline*) rate=1 uses='"attention": "cudnn",' ;;
+  *) rate=6 uses= ;;
+esac
+echo "{\"case\": \"attention/softmax/L256/full\", $uses \"rate\": $rate, \"unit\": \"GFLOP/s\"}"
+)");
+  const auto compare = [&](const std::string& words) {
+    const Outcome outcome = run_shell("chmod +x " + both + "; python3 " + ORRERY_SOURCE_DIR +
+                                      "/examples/benchmarks/compare.py attention --orrery " + both + " --python " +
+                                      both + " --json " + folder / "table.json" + " " + words);
+    INFO(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const auto row = nlohmann::json::parse(read_file(folder / "table.json"))["rows"][0];
+    CHECK(contains(outcome.out, row["ratio"].dump()));
+    return row;
+  };
+  const auto on_gpu = compare("--device cuda --bf16");
+  CHECK(on_gpu["pytorch"] == 4);
+  CHECK(on_gpu["ratio"] == 1.5);
+  CHECK(on_gpu["deterministic_ratio"] == 3);
+  CHECK(on_gpu["attention"]["reduce-overhead"] == "cudnn");
+  CHECK(on_gpu["attention"]["deterministic"] == "flash");
+  const auto on_cpu = compare("");
+  CHECK(on_cpu["pytorch"] == 3);
+  CHECK_FALSE(on_cpu.contains("deterministic"));
+  CHECK(compare("--device cuda --no-compile")["ratio"] == 6);
+}

@@ -75,6 +75,9 @@ def main():
     if not rows:
         sys.exit(f"no kernel in {len(files)} files has a name with {wanted.pattern}")
     rows = unique(rows)
+    early = [f"{r['kernel']}, {r['arch']}" for r in rows if r.pop("early")]
+    if args.build and early:  # kernels of other libraries start in order
+        sys.exit("accesses before wait_for_earlier, or no wait or no allow_next: " + "; ".join(early))
     strangers = compare(rows, json.loads((here / "peers.json").read_text())["peers"])
     if args.build and not args.kernels and strangers:
         sys.exit("peers.json: no kernel has a name with " + " or ".join(strangers))
@@ -206,9 +209,19 @@ def read_shared(files):
 # ---- counting
 
 
+def is_early(kernel):
+    """Whether the kernel accesses global memory before it has waited for earlier kernels (cuda/runtime/launch.cuh), in
+    the order of the listing.  nvcc must not move a load to before the wait."""
+    ops = list(map(sass.base, kernel.code))
+    waits = ops.index("ACQBULK") if "ACQBULK" in ops else len(ops)
+    return int(re.sub(r"\D", "", kernel.arch)) >= 90 and (
+        "PREEXIT" not in ops or waits == len(ops) or any(op in sass.global_accesses for op in ops[:waits]))
+
+
 def row_of(kernel, shared):
     row = {"kernel": kernel.name, "arch": kernel.arch, "registers": kernel.registers, "listing": len(kernel.code),
-           "shared": shared.get(kernel.name), "spills": sum(sass.base(i) in ("LDL", "STL") for i in kernel.code)}
+           "early": is_early(kernel), "shared": shared.get(kernel.name),
+           "spills": sum(sass.base(i) in ("LDL", "STL") for i in kernel.code)}
     flow = sass.Kernel(kernel.code)
     tensor = any(map(sass.tensor_work, kernel.code))
     way = flow.main_loop(sass.tensor_work if tensor else lambda i: sass.bytes_of(i, ("LDG", "LDGSTS", "STG")))

@@ -73,6 +73,7 @@ def blocks_of(code):
 
 # ---- kinds of instructions
 
+global_accesses = set("LD LDG LDGSTS ST STG ATOM ATOMG RED REDG UBLKCP UBLKPF UTMALDG UTMASTG UTMAREDG".split())
 kinds = {
     "FP32": "FFMA FADD FMUL FMNMX FMNMX3 FSEL FSETP FSET FCHK FSWZADD",
     "MUFU": "MUFU",

@@ -32,10 +32,28 @@ class Paths(unittest.TestCase):
         self.assertEqual(work("HGMMA.64x256x16.F32.BF16"), 32)
         self.assertEqual(work("FFMA"), 0)
 
+    def test_accesses_before_the_wait_are_found(self):
+        def early(*opcodes, arch="sm_90a"):
+            return count.is_early(count.Kernel("", arch, [sass.Instruction(0, "", o, []) for o in opcodes], 0, 0))
+        self.assertFalse(early("S2R", "LDC", "ACQBULK", "LDG.E", "PREEXIT", "STG.E"))
+        self.assertFalse(early("ACQBULK", "PREEXIT", "EXIT"))
+        self.assertTrue(early("LDG.E.128", "ACQBULK", "PREEXIT"))
+        self.assertTrue(early("UTMALDG.2D", "ACQBULK", "PREEXIT"))
+        self.assertTrue(early("ACQBULK", "LDG.E", "EXIT"))
+        self.assertTrue(early("PREEXIT", "EXIT"))
+        self.assertFalse(early("LDG.E", "EXIT", arch="sm_80"))
+
     def test_sums_are_counted_once_however_many_products_they_take(self):
         trip = [sass.parse(f"/*0000*/ HMMA.16816.F32.BF16 {o} ;")
                 for o in ("R4, R40, R50, R4", "R8, R40, R52, R8.reuse", "R12, R44, R50, R4", "R8, R44, R52, R8")]
         self.assertEqual(sass.sums_of(trip), 8)
+
+    def test_products_of_warp_groups_have_a_in_registers_or_in_shared_memory(self):
+        trip = [sass.parse(f"/*0000*/ HGMMA.64x64x16.F32.BF16 {o} ;")
+                for o in ("R24, R88, gdesc[UR8].tnspB, RZ, !UPT", "R24, R92, gdesc[UR8].tnspB, R24, gsb0",
+                          "R56, gdesc[UR12], R56, UP0")]
+        self.assertEqual(sass.sums_of(trip), 64)
+        self.assertEqual(sum(map(sass.tensor_work, trip)), 24)
 
     def test_what_is_known_of_numbers(self):
         known = {"R1": 0x12345678, "R2": 5, "R3": 0xFFFFFFFE, "P0": True, "UR4": 7}

@@ -27,7 +27,7 @@ unsigned BankCounter::times(const Access* first, size_t count) {
 }
 
 void BankCounter::record_row(unsigned thread, const void* row) { rows_[thread] = reinterpret_cast<uintptr_t>(row); }
-void BankCounter::load_matrices(unsigned warp) {
+void BankCounter::access_matrices(unsigned warp) {
   constexpr unsigned rows = 8;  // rows of a matrix; one phase reads one matrix
   for (unsigned first = 0; first < 32; first += rows) {
     Access accesses[rows];

@@ -1,6 +1,6 @@
 // Bank conflicts of shared memory. Each of its 32 banks delivers one 4-byte word at a time, so
-// lanes that access different words of one bank wait. Counted for ldmatrix and cp.async in the
-// first block of every launch; the emulation has only their addresses.
+// lanes that access different words of one bank wait. Counted for ldmatrix, stmatrix and
+// cp.async in the first block of every launch; the emulation has only their addresses.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ inline bool counts_bank_traffic = std::getenv("ORRERY_SHARED_MEMORY") != nullptr
 BankTraffic take_bank_traffic();         // returns the sum over all blocks since the last call
 inline BankTraffic latest_bank_traffic;  // traffic of the latest launch
 
-// The copies of a block, and the row addresses that its lanes pass to ldmatrix.
+// The copies of a block, and the row addresses that its lanes pass to ldmatrix and stmatrix.
 class BankCounter {
  public:
   void record_row(unsigned thread, const void* row);
   void record_copy(unsigned thread, const void* to, unsigned bytes, Site site);
-  void load_matrices(unsigned warp);
+  void access_matrices(unsigned warp);
   void end_block();
 
  private:

@@ -12,12 +12,15 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "tests/support/bank_conflicts.h"
 #include "tests/support/device_memory.h"
+#include "tests/support/early_launch.h"
 #include "tests/support/fibers.h"
+#include "tests/support/scheduler.h"
 #include "tests/support/sectors.h"
 #include "tests/support/workers.h"
 
@@ -27,10 +30,9 @@ namespace {
 constexpr unsigned full_warp = ~0u;
 
 // PTX's .aligned: undefined unless all threads of a warp execute the same instruction.
-bool is_aligned(Operation operation) { return operation == mma || operation == load_matrix; }
-
-std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
-[[noreturn]] void stop(const std::string& message) { throw Fault(message); }
+bool is_aligned(Operation operation) {
+  return operation == mma || operation == load_matrix || operation == store_matrix || operation == elect;
+}
 
 std::atomic<bool> recording = false;
 std::mutex recorded_mutex;
@@ -38,10 +40,6 @@ std::vector<Site> recorded;
 void record(Site site) {
   const std::lock_guard lock(recorded_mutex);
   if (std::find(recorded.begin(), recorded.end(), site) == recorded.end()) recorded.push_back(site);
-}
-bool is_dropped(Site site) {
-  if (recording) record(site);
-  return options.dropped.line == site.line && options.dropped == site;
 }
 
 // The block's shared memory: the size of the launch, uninitialized (NaN), and a guard behind it.
@@ -120,12 +118,15 @@ struct WarpGroup {  // a warp group, and how many of its threads have arrived at
   Site site;
   void* argument[threads_of_group];
   GroupProducts products;
+  int registers = 0;  // of each thread
 };
 struct CudaThread {
   Fiber fiber;
   dim3 index;
   Site waits_at;
   Copies copies;
+  TileStores stores;
+  bool begun = false;  // it called group_products_begin() since products of its group were done
 };
 
 class Worker;
@@ -137,16 +138,37 @@ class Worker {  // an OS thread that runs one block at a time
 
   void run_block(const Launch& launch, int64_t index);
   void barrier(Site site);
+  void wait_for_earlier(Site site);
+  void allow_next(Site site);
   void meet(unsigned mask, Operation operation, void* argument, bool orders_memory, Site site);
   void meet_group(GroupStep step, void* argument, Site site);
+  void begin_products() { threads_[static_cast<size_t>(current_)]->begun = true; }
   void* shared_memory(size_t bytes) const { return shared_.data(bytes); }
   bool holds_shared(const void* data, size_t bytes) const { return shared_.holds(data, bytes); }
   void watch_gap(const void* data, size_t bytes) { shared_.watch(data, bytes); }
   Copies& copies() { return threads_[static_cast<size_t>(current_)]->copies; }
+  TileStores& stores() { return threads_[static_cast<size_t>(current_)]->stores; }
+  HiddenWrites& hidden_writes() { return hidden_writes_; }
+  NamedBarriers& named_barriers() { return named_barriers_; }
+  Arrivals& arrivals() { return arrivals_; }
+  unsigned running_thread() const { return static_cast<unsigned>(current_); }
+  void park(Site site) {
+    threads_[static_cast<size_t>(current_)]->waits_at = site;
+    yield();
+  }
+  void pause() {
+    wake(running_thread());
+    turn_to(pick());
+  }
+  void wake(unsigned thread) {
+    warps_[thread / 32].ready |= 1u << thread % 32;
+    ready_warps_ |= 1u << thread / 32;
+  }
   void record_row(const void* row) {
     if (counts_banks_) banks_.record_row(static_cast<unsigned>(current_), row);
   }
   void record_copy(const void* to, const void* from, unsigned bytes, unsigned valid, Site site) {
+    if (valid) ClosedMemory::access(from);
     if (!counts_banks_) return;
     banks_.record_copy(static_cast<unsigned>(current_), to, bytes, site);
     sectors_.record(static_cast<unsigned>(current_), from, valid, static_cast<uintptr_t>(site.line));
@@ -160,10 +182,16 @@ class Worker {  // an OS thread that runs one block at a time
   static void entry();
   void prepare_threads(const Launch& launch, int64_t index);
   void prepare_warps(int count);
+  void check_waits(int count) const;
   void leave_kernel();
   void open_barrier();
+  std::string waiting_threads() const;
+  void do_group_step(WarpGroup& group, unsigned first_thread);
+  void set_registers(WarpGroup& group, int registers);
+  void check_registers() const;
   void close(unsigned warp, Meeting& meeting);
   unsigned choose(unsigned mask);
+  uint32_t next_random();
   int pick();
   void yield();
   void turn_to(int next);
@@ -174,15 +202,20 @@ class Worker {  // an OS thread that runs one block at a time
   std::vector<Warp> warps_;
   std::vector<WarpGroup> groups_;
   SharedMemory shared_;
+  Arrivals arrivals_;
+  HiddenWrites hidden_writes_;
+  NamedBarriers named_barriers_;
   BankCounter banks_;
   SectorCounter sectors_;
   bool counts_banks_ = false;
   const Launch* launch_ = nullptr;
   int current_ = no_thread, live_ = 0, waiting_ = 0;
+  int waited_ = 0;       // threads that have called wait_for_earlier
+  bool allows_ = false;  // a thread has called allow_next
   unsigned ready_warps_ = 0, phase_ = 0;
   uint32_t random_ = 1;
   bool visible_ = true, visible_here_ = true;  // all copies are visible: at the last barrier; so far at the current one
-  Site barrier_site_;
+  Site barrier_site_, took_registers_;
   char start_ = 0, end_ = 0, barrier_clock_[2] = {};
   std::exception_ptr error_;
 };
@@ -199,7 +232,7 @@ void Worker::prepare_threads(const Launch& launch, int64_t index) {
       threads_.back()->fiber.prepare(static_cast<int>(t), entry);
     }
     threads_[t]->index = {t % b.x, t / b.x % b.y, t / b.x / b.y};
-    threads_[t]->copies.forget();
+    threads_[t]->copies.forget(), threads_[t]->stores.forget(), threads_[t]->begun = false;
   }
 }
 
@@ -212,7 +245,8 @@ void Worker::prepare_warps(int count) {
   }
   ready_warps_ = full_warp >> (32 - warps_.size());
   groups_.resize(static_cast<size_t>(count) / threads_of_group);
-  for (WarpGroup& group : groups_) group.arrived = 0, group.products.forget();
+  for (WarpGroup& group : groups_)
+    group.arrived = 0, group.products.forget(), group.registers = std::min(65536 / count / 8 * 8, 248);
   visible_ = visible_here_ = true;
 }
 
@@ -225,11 +259,15 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   prepare_threads(launch, index);
   prepare_warps(count);
   shared_.prepare(launch.shared_bytes);
+  arrivals_.forget(), hidden_writes_.forget(), named_barriers_.forget();
   live_ = count, waiting_ = 0;
+  waited_ = 0, allows_ = false;
+  if (options.closed_memory) ClosedMemory::close();
   random_ = options.seed * 2654435761u + static_cast<uint32_t>(index) * 40503u + 1;
   release(&start_);
   turn_to(pick());
   acquire(&end_);
+  ClosedMemory::open();
   if (error_) {
     for (int t = 0; t < count; ++t) {
       Fiber& fiber = threads_[static_cast<size_t>(t)]->fiber;
@@ -240,8 +278,19 @@ void Worker::run_block(const Launch& launch, int64_t index) {
   }
   for (const WarpGroup& group : groups_)
     if (group.products.in_flight()) stop("a warp group leaves its kernel before its products are done");
+  arrivals_.check_end();
+  check_registers();
   if (counts_banks_) banks_.end_block(), sectors_.end_block();
   shared_.check();
+  if (options.closed_memory) check_waits(count);
+}
+
+void Worker::check_waits(int count) const {
+  if (ClosedMemory::was_accessed()) stop("device memory is accessed before the block's wait_for_earlier()");
+  if (waited_ < count)
+    stop("wait_for_earlier(): " + std::to_string(count - waited_) + " of " + std::to_string(count) +
+         " threads leave the kernel without it");
+  if (!allows_) stop("allow_next(): a block leaves the kernel without it");
 }
 
 void Worker::entry() {
@@ -250,6 +299,7 @@ void Worker::entry() {
     acquire(&worker->start_);
     try {
       worker->launch_->body.call(worker->launch_->body.object);
+      worker->stores().check_end();
     } catch (...) {
       worker->error_ = std::current_exception();
     }
@@ -290,6 +340,16 @@ void Worker::barrier(Site site) {
   yield();
   acquire(clock);
 }
+// With closed memory a block's threads wait for each other, so that the memory opens for all at once.
+void Worker::wait_for_earlier(Site site) {
+  if (!options.closed_memory || is_dropped(site)) return;
+  ++waited_;
+  barrier(site);
+  ClosedMemory::open();
+}
+void Worker::allow_next(Site site) {
+  if (options.closed_memory && !is_dropped(site)) allows_ = true;
+}
 void Worker::open_barrier() {
   waiting_ = 0, ++phase_;
   visible_ = std::exchange(visible_here_, true);
@@ -308,7 +368,8 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
   if (meeting.mask != mask || meeting.operation != operation)
     stop("lanes of a warp meet in different operations, at " + text(site));
   if (is_aligned(operation) && meeting.site != site)
-    stop("parts of a warp call mma or ldmatrix at two places: " + text(meeting.site) + " and " + text(site));
+    stop("parts of a warp call mma, ldmatrix, stmatrix or elect at two places: " + text(meeting.site) + " and " +
+         text(site));
   char* const clock = &meeting.clock[meeting.generation & 1];
   if (orders_memory) release(clock);
   warp.argument[lane] = argument;
@@ -320,8 +381,9 @@ void Worker::meet(unsigned mask, Operation operation, void* argument, bool order
 }
 void Worker::close(unsigned w, Meeting& meeting) {
   if (is_aligned(meeting.operation) && meeting.arrived != full_warp)
-    stop("mma or ldmatrix without all 32 lanes of a warp, at " + text(meeting.site));
-  if (meeting.operation == load_matrix && counts_banks_) banks_.load_matrices(w);
+    stop("mma, ldmatrix, stmatrix or elect without all 32 lanes of a warp, at " + text(meeting.site));
+  if ((meeting.operation == load_matrix || meeting.operation == store_matrix) && counts_banks_)
+    banks_.access_matrices(w);
   if (meeting.operation) meeting.operation(warps_[w].argument, meeting.arrived);
   warps_[w].ready |= meeting.arrived;
   ready_warps_ |= 1u << w;
@@ -342,21 +404,51 @@ void Worker::meet_group(GroupStep step, void* argument, Site site) {
   group.argument[thread % threads_of_group] = argument;
   threads_[thread]->waits_at = site;
   if (++group.arrived == threads_of_group) {
-    group.arrived = 0;
-    if (step == GroupStep::start)
-      group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes());
-    if (step == GroupStep::commit) group.products.commit();
-    if (step == GroupStep::wait) group.products.wait(*static_cast<const int*>(argument));
+    do_group_step(group, thread / threads_of_group * threads_of_group);
     for (unsigned w = first_warp; w < first_warp + 4; ++w) warps_[w].ready = full_warp, ready_warps_ |= 1u << w;
   }
   yield();
 }
+void Worker::do_group_step(WarpGroup& group, unsigned first_thread) {
+  const NotOfThread access;
+  group.arrived = 0;
+  const auto first = threads_.begin() + first_thread, end = first + threads_of_group;
+  const auto begun = [](const auto& thread) { return thread->begun; };
+  if (group.step == GroupStep::start)
+    group.products.start(group.argument, static_cast<unsigned char*>(shared_.data(0)), shared_.bytes(),
+                         std::all_of(first, end, begun), group.site);
+  else if (group.step == GroupStep::commit)
+    group.products.commit();
+  else if (const int number = *static_cast<const int*>(group.argument[0]); group.step != GroupStep::wait)
+    set_registers(group, number);
+  else if (group.products.wait(number))
+    std::for_each(first, end, [](const auto& thread) { thread->begun = false; });
+}
 
+void Worker::set_registers(WarpGroup& group, int registers) {
+  const bool takes = group.step == GroupStep::take;
+  if (registers % 8 || registers < 24 || registers > 240 || (registers < group.registers) == takes)
+    stop("registers: a warp group " + std::string(takes ? "takes " : "gives ") + std::to_string(registers) + " after " +
+         std::to_string(group.registers) + ", at " + text(group.site));
+  group.registers = registers;
+  if (takes) took_registers_ = group.site;
+}
+void Worker::check_registers() const {
+  int all = 0;
+  for (const WarpGroup& group : groups_) all += group.registers * static_cast<int>(threads_of_group);
+  if (all > 65536)
+    stop("registers: the warp groups of a block take " + std::to_string(all) + " of 65536, the last at " +
+         text(took_registers_));
+}
+
+uint32_t Worker::next_random() {
+  random_ ^= random_ << 13, random_ ^= random_ >> 17, random_ ^= random_ << 5;
+  return random_;
+}
 unsigned Worker::choose(unsigned mask) {
   if (options.order == Order::forward) return static_cast<unsigned>(std::countr_zero(mask));
   if (options.order == Order::reverse) return 31 - static_cast<unsigned>(std::countl_zero(mask));
-  random_ ^= random_ << 13, random_ ^= random_ >> 17, random_ ^= random_ << 5;
-  const unsigned turn = random_ & 31;
+  const unsigned turn = next_random() & 31;
   return (static_cast<unsigned>(std::countr_zero(std::rotr(mask, static_cast<int>(turn)))) + turn) & 31;
 }
 int Worker::pick() {
@@ -366,10 +458,24 @@ int Worker::pick() {
   return static_cast<int>(w * 32 + lane);
 }
 void Worker::yield() {
-  if (!ready_warps_)
-    stop("deadlock: " + std::to_string(live_) + " threads wait, one of them at " +
-         text(threads_[static_cast<size_t>(current_)]->waits_at));
+  while (!ready_warps_ && arrivals_.land_copy(next_random())) {
+  }
+  if (!ready_warps_) stop("deadlock: " + std::to_string(live_) + " threads wait: " + waiting_threads());
   turn_to(pick());
+}
+// Returns the sites of the threads that are live, each with the number of threads.
+std::string Worker::waiting_threads() const {
+  std::vector<std::pair<std::string, int>> sites;
+  for (size_t t = 0; t < warps_.size() * 32; ++t) {
+    if (!(warps_[t / 32].live >> t % 32 & 1u)) continue;
+    const std::string at = text(threads_[t]->waits_at) + arrivals_.missing(static_cast<unsigned>(t));
+    if (sites.empty() || sites.back().first != at) sites.push_back({at, 0});
+    ++sites.back().second;
+  }
+  std::string result;
+  for (const auto& [at, threads] : sites)
+    result += (result.empty() ? "" : "; ") + std::to_string(threads) + " at " + at;
+  return result;
 }
 void Worker::turn_to(int next) {
   if (next == current_) return;
@@ -411,7 +517,9 @@ void run(const Launch& launch) {
       }
   };
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int workers = options.workers > 0 ? options.workers : std::clamp(cores, 1, 16);
+  std::optional<ClosedMemory> closed_memory;
+  if (options.closed_memory) closed_memory.emplace();
+  const int workers = options.closed_memory ? 1 : options.workers > 0 ? options.workers : std::clamp(cores, 1, 16);
   const int helpers = static_cast<int>(std::min<int64_t>(workers, blocks)) - 1;
   run_on_workers(helpers, {&work, [](const void* w) { (*static_cast<decltype(&work)>(w))(); }});
   if (error) std::rethrow_exception(error);
@@ -420,10 +528,31 @@ void run(const Launch& launch) {
 void record_access(const void* data, size_t bytes, const void* instruction) {
   if (counts_bank_traffic && worker) worker->record_access(data, bytes, instruction);
 }
+bool is_dropped(Site site) {
+  if (recording) record(site);
+  return options.dropped.line == site.line && options.dropped == site;
+}
+unsigned running_thread() { return worker->running_thread(); }
+void park(Site site) { worker->park(site); }
+void wake(unsigned thread) { worker->wake(thread); }
+void pause() { worker->pause(); }
+Arrivals& arrivals() { return worker->arrivals(); }
+TileStores& tile_stores() { return worker->stores(); }
+NamedBarriers& named_barriers() { return worker->named_barriers(); }
+HiddenWrites& hidden_writes() { return worker->hidden_writes(); }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
+bool holds_shared(const void* data, size_t bytes) { return worker->holds_shared(data, bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
 void block_barrier(Site site) { worker->barrier(site); }
-void group_operation(GroupStep step, void* argument, Site site) { worker->meet_group(step, argument, site); }
+void wait_for_earlier(Site site) { worker->wait_for_earlier(site); }
+void allow_next(Site site) { worker->allow_next(site); }
+void group_operation(GroupStep step, void* argument, Site site) {
+  const bool droppable = step == GroupStep::commit || step == GroupStep::wait;
+  if (!droppable || !is_dropped(site)) worker->meet_group(step, argument, site);
+}
+void begin_group_products(Site site) {
+  if (!is_dropped(site)) worker->begin_products();
+}
 unsigned shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const unsigned char*>(p) -
                                static_cast<const unsigned char*>(worker->shared_memory(0)));
@@ -435,9 +564,10 @@ void warp_barrier(unsigned mask, Site site) {
   if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
 }
 
-void check_matrix_row(const void* row, Site site) {
-  if (reinterpret_cast<uintptr_t>(row) % 16) stop("ldmatrix: an address is not a multiple of 16, at " + text(site));
-  if (!worker->holds_shared(row, 16)) stop("ldmatrix: an address is outside shared memory, at " + text(site));
+void check_matrix_row(const char* instruction, const void* row, Site site) {
+  const std::string name = instruction;
+  if (reinterpret_cast<uintptr_t>(row) % 16) stop(name + ": an address is not a multiple of 16, at " + text(site));
+  if (!worker->holds_shared(row, 16)) stop(name + ": an address is outside shared memory, at " + text(site));
   worker->record_row(row);
 }
 Copies& copies() { return worker->copies(); }

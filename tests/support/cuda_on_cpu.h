@@ -12,12 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/arrivals.h"
 #include "tests/support/group_products.h"
+#include "tests/support/site.h"
+#include "tests/support/tile_copies.h"
 
 struct dim3 {
   unsigned x, y, z;
@@ -30,18 +31,8 @@ namespace cuda_on_cpu {
 
 // ---- for tests
 
-struct Site {  // a source line of a kernel
-  const char* file = "";
-  int line = 0;
-  static constexpr Site current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
-  }
-  friend bool operator==(Site a, Site b) {
-    return a.line == b.line && (a.file == b.file || !std::strcmp(a.file, b.file));
-  }
-};
-
 enum class Order { forward, reverse, random };  // order in which blocks, and the threads of a block, run
+enum class Landing { late, early };             // tile copies land when no thread can run, or when they start
 
 inline int environment_number(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
@@ -52,26 +43,25 @@ struct Options {
   Order order = Order::forward;
   uint32_t seed = 1;                  // for Order::random
   int workers = 0;                    // OS threads that run blocks; 0: all cores, 16 at most
-  Site dropped;                       // injected fault: the barrier at this site does nothing
+  Site dropped;                       // injected fault: the barrier, arrival, wait or fence at this site does nothing
   bool lax_waits = false;             // injected fault: every wait for copies leaves one more group in flight
   int devices = 1;                    // 0: a machine without a GPU
   int64_t memory = int64_t{4} << 30;  // bytes of device memory
   int architecture = environment_number("ORRERY_EMULATED_ARCHITECTURE", 90);  // sets the limits; 90: sm_90
+  int driver = 13000;          // latest CUDA version of the driver
+  bool closed_memory = false;  // device memory opens when a block has waited; one worker (early_launch.h)
   bool holds_code = true;  // false: the program was compiled for other GPUs
   // Rounding of tensor cores. true: as GPUs, which truncate addends at the last bit of the largest
   // and flush denormals to 0. false: each sum is rounded to nearest.
   bool truncating = environment_number("ORRERY_TRUNCATING_TENSOR_CORES", 0) != 0;
+  Landing landing = Landing::late;
+  bool has_tensor_maps = true;  // false: a driver that is too old for them
 };
 inline Options options;
 
-// Returns the __syncthreads and __syncwarp that `run` reaches.
+// Returns the barriers, arrivals, waits and fences that `run` reaches, with closed memory also the
+// sites of wait_for_earlier and allow_next.
 std::vector<Site> barriers_reached(const std::function<void()>& run);
-
-// A bug in a kernel that hangs or gives undefined results on a GPU.
-class Fault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // The pattern of uninitialized memory: a NaN as f32, as f64 and as either bf16 half. As an integer
 // it is -51: not 0 or -1, and as an index it stays within the guard before an array.
@@ -95,12 +85,16 @@ struct Launch {
 };
 void run(const Launch& launch);
 
-void* shared_memory(size_t bytes);               // Fault if the launch requested less
+void* shared_memory(size_t bytes);  // Fault if the launch requested less
+bool holds_shared(const void* data, size_t bytes);
 void watch_gap(const void* data, size_t bytes);  // Fault at the block's end if this shared memory was written
 void block_barrier(Site site);
+void wait_for_earlier(Site site = Site::current());
+void allow_next(Site site = Site::current());
 
 // The last lane of `mask` to arrive runs `operation` for the warp; lane[i] is lane i's argument.
-// Lanes that left the kernel are skipped. mma and load_matrix require all 32 lanes at one site.
+// Lanes that left the kernel are skipped. elect, mma, load_matrix and store_matrix require all 32
+// lanes at one site.
 using Operation = void (*)(void* const* lane, unsigned mask);
 void warp_operation(unsigned mask, Operation operation, void* argument, Site site);
 void warp_barrier(unsigned mask, Site site);
@@ -115,7 +109,8 @@ struct Vote {
   unsigned predicate, ballot;
 };
 void ballot(void* const* lane, unsigned mask);
-struct Mma {  // m16n8k16 of bf16: d += a b
+void elect(void* const* lane, unsigned mask);  // sets the leader's bool
+struct Mma {                                   // m16n8k16 of bf16: d += a b
   float* d;
   const uint32_t *a, *b;
 };
@@ -127,15 +122,22 @@ struct LoadMatrix {  // ldmatrix of 8 x 8 matrices of 16-bit elements
   bool transpose;
 };
 void load_matrix(void* const* lane, unsigned mask);
+struct StoreMatrix {  // stmatrix of four 8 x 8 matrices of 16-bit elements
+  const uint32_t* matrix;
+  unsigned char row[16];  // what the lane's address receives
+};
+void store_matrix(void* const* lane, unsigned mask);
 
 // The last of a warp group's 128 threads to arrive runs the step for all. All are at one site.
 void group_operation(GroupStep step, void* argument, Site site);
+void begin_group_products(Site site);
 unsigned shared_address(const void* p);  // bytes from the beginning of the block's shared memory
 // Returns D + a row times a column of length 16, added as GPUs do; b's elements are `stride` apart.
 float truncated_sum(float sum, const float* a, const float* b, int stride);
 
-// Throws a Fault unless the row that this lane passes to ldmatrix is aligned and in shared memory.
-void check_matrix_row(const void* row, Site site);
+// Throws a Fault unless the row that this lane passes to ldmatrix or stmatrix is aligned and in
+// shared memory.
+void check_matrix_row(const char* instruction, const void* row, Site site);
 
 // A thread's copies to shared memory in flight (PTX cp.async). The destination is uninitialized
 // until the thread waits for the copy's group, because a GPU may write it at any time before. In a

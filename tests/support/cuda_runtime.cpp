@@ -12,6 +12,7 @@
 
 #include "tests/support/bank_conflicts.h"
 #include "tests/support/device_memory.h"
+#include "tests/support/early_launch.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/host_copies.h"
 #include "tests/support/pending_work.h"
@@ -57,6 +58,10 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }  // every call returns it
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = cuda_on_cpu::options.devices;
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = cuda_on_cpu::options.driver;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
@@ -230,6 +235,7 @@ unsigned max_threads(const void* kernel) {
 cudaError_t attributes(cudaFuncAttributes* attributes, const void* kernel) {
   if (!options.holds_code) return cudaErrorNoKernelImageForDevice;
   attributes->maxThreadsPerBlock = static_cast<int>(max_threads(kernel));
+  attributes->ptxVersion = options.architecture;
   return cudaSuccess;
 }
 
@@ -246,6 +252,13 @@ void check_parameters(Parameters parameters) {
   if (bytes > max_bytes)
     throw Fault("launch: " + std::to_string(bytes) + " bytes of parameters; kernels of all GPUs take " +
                 std::to_string(max_bytes));
+}
+
+void count_launch(const cudaLaunchConfig_t& config) {
+  ++launches;
+  for (unsigned n = 0; n < config.numAttrs; ++n)
+    if (config.attrs[n].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      early_launches += config.attrs[n].val.programmaticStreamSerializationAllowed;
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters) {

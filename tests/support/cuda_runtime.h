@@ -77,6 +77,8 @@ inline void __threadfence() {}  // atomicInc orders all memory accesses
 
 // ---- the runtime. Every call is synchronous: a launch reports the faults of its kernel.
 
+#define CUDART_VERSION 13000
+
 enum cudaError_t {  // NVIDIA's values
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -95,6 +97,8 @@ enum cudaError_t {  // NVIDIA's values
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDeviceAttr { cudaDevAttrClockRate = 13 };
+enum : unsigned long long { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0, cudaDriverEntryPointSymbolNotFound = 1 };
 enum : unsigned { cudaStreamNonBlocking = 1 };
 enum : unsigned { cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode {
@@ -108,21 +112,31 @@ struct cudaDeviceProp {
   int major, minor, multiProcessorCount;
 };
 struct cudaFuncAttributes {
-  int maxThreadsPerBlock;
+  int maxThreadsPerBlock, ptxVersion;
 };
 using cudaStream_t = struct cudaStream*;
 using cudaEvent_t = struct cudaEvent*;
 using cudaGraph_t = struct cudaGraph*;
 using cudaGraphExec_t = struct cudaGraphExec*;
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  const cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 const char* cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
@@ -139,6 +153,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult* found);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
 cudaError_t cudaFreeHost(void* data);
@@ -157,6 +173,7 @@ struct Parameter {
 };
 using Parameters = std::span<const Parameter>;
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, Body body, Parameters parameters);
+void count_launch(const cudaLaunchConfig_t& config);
 
 // A capturing stream does not run work; it stores the work for each replay.
 bool records(cudaStream_t stream);
@@ -173,6 +190,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T* kernel) {
 }
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  cuda_on_cpu::count_launch(*config);
   auto work = [config = *config, kernel, kept = std::tuple<P...>(arguments...)] {
     const auto body = [&] { std::apply(kernel, kept); };
     const auto launch = [&](const P&... p) {

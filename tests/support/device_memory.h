@@ -29,6 +29,7 @@ class DeviceMemory {
   bool free(void* data);                               // false if no block starts there
   bool holds(const void* data, size_t bytes) const;    // within one block
   bool touches(const void* data, size_t bytes) const;  // any address of the device
+  static void close(bool closed) { instance().protect(closed); }  // to kernels too (early_launch.h)
   static bool owns(const void* data) { return instance().touches(data, 1); }  // valid while open
   size_t used() const { return used_; }                                       // bytes in blocks
   bool guards_hold();  // returns whether guards and freed blocks are unchanged since the last call; rewrites them

@@ -18,6 +18,8 @@ __attribute__((weak)) void __tsan_destroy_fiber(void*);
 __attribute__((weak)) void __tsan_switch_to_fiber(void*, unsigned);
 __attribute__((weak)) void __tsan_acquire(void*);
 __attribute__((weak)) void __tsan_release(void*);
+__attribute__((weak)) void AnnotateIgnoreReadsBegin(const char*, int);
+__attribute__((weak)) void AnnotateIgnoreReadsEnd(const char*, int);
 }
 
 #if defined(__x86_64__)
@@ -125,6 +127,13 @@ void acquire(void* clock) {
 }
 void release(void* clock) {
   if (__tsan_release) __tsan_release(clock);
+}
+
+NotOfThread::NotOfThread() {  // ThreadSanitizer ignores writes as well
+  if (AnnotateIgnoreReadsBegin) AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+}
+NotOfThread::~NotOfThread() {
+  if (AnnotateIgnoreReadsEnd) AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
 
 bool forbid(const void* data, size_t bytes) {

@@ -43,6 +43,15 @@ class Fiber {
 void acquire(void* clock);
 void release(void* clock);
 
+// While it lives, ThreadSanitizer ignores the memory accesses of the running fiber: those of the
+// emulation and of hardware, which are not the CUDA thread's. No other fiber may run meanwhile.
+class NotOfThread {
+ public:
+  NotOfThread();
+  ~NotOfThread();
+  NotOfThread(const NotOfThread&) = delete;
+};
+
 // Makes an access to this memory an error; returns false if AddressSanitizer is not active.
 bool forbid(const void* data, size_t bytes);
 void allow(const void* data, size_t bytes);

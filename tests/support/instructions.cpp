@@ -26,6 +26,14 @@ void ballot(void* const* lane, unsigned mask) {
     if (mask >> i & 1u) static_cast<Vote*>(lane[i])->ballot = votes;
 }
 
+// elect.sync: the leader may be any lane, but is the same each time.
+void elect(void* const* lane, unsigned) {
+  const unsigned leader = options.order == Order::forward   ? 0
+                          : options.order == Order::reverse ? 31
+                                                            : options.seed % 32;
+  *static_cast<bool*>(lane[leader]) = true;
+}
+
 // Two bf16 values in a register.
 static float low(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 static float high(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
@@ -105,6 +113,15 @@ void load_matrix(void* const* lane, unsigned) {
       mine.result[m] = first | second << 16;
     }
   }
+}
+
+// stmatrix: the inverse of ldmatrix without its transpose.
+void store_matrix(void* const* lane, unsigned) {
+  for (int i = 0; i < 32; ++i)
+    for (int pair = 0; pair < 4; ++pair) {
+      const StoreMatrix& from = *static_cast<const StoreMatrix*>(lane[i % 8 * 4 + pair]);
+      std::memcpy(static_cast<StoreMatrix*>(lane[i])->row + pair * 4, &from.matrix[i / 8], 4);
+    }
 }
 
 }  // namespace cuda_on_cpu

@@ -130,6 +130,7 @@ int bench(const Arguments& arguments) {
   check_usage(s.json || !cases.empty(), "bench: no case of these groups on ", device, " has a name that contains '",
               s.only, "'; leave --only out to run all");
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
+  if (!s.json && device == Device::cuda) std::cout << "GPU: " << description(device) << "\n";
   if (!s.json)
     std::cout << "case                                       ms best  ms median       rate  unit         ("
               << pluralize(thread_count(), "thread") << ")" << std::endl;

@@ -11,6 +11,7 @@
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
 #include "engine/system/signals.h"
+#include "engine/tensor/storage.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/train_plan.h"
 #include "examples/orrery/commands/train_settings.h"
@@ -188,6 +189,8 @@ int train(const Arguments& arguments) {
   print_message(broken_line(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ",
                                  data_text(task), "; ", pluralize(thread_count(), "thread")),
                             STDERR_FILENO));
+  const std::string gpu = description(parse_device(settings.device));
+  if (!gpu.empty()) print_message(broken_line("GPU: " + gpu, STDERR_FILENO));
   print_message(broken_line(memory_line(planned.memory), STDERR_FILENO));
   print_message(epoch_line(planned));
   print_message(time_line(planned));

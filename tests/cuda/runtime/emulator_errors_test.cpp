@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/matmul/warp_group.cuh"
+#include "cuda/matmul/tile_copies.cuh"
 #include "cuda/runtime/launch.cuh"
 #include "engine/tensor/staging.h"
 #include "tests/cuda/kernel_testing.h"
@@ -79,7 +79,18 @@ struct Operands {
   alignas(1024) unsigned char a[64 * 128];
   alignas(1024) unsigned char b[8 * 128];
 };
-enum class GroupFault { none, not_shown, divergent, other_operands, too_early, overwritten, left_behind };
+enum class GroupFault {
+  none,
+  not_begun,
+  hidden,
+  not_shown,
+  divergent,
+  other_operands,
+  too_early,
+  overwritten,
+  changed_registers,
+  left_behind
+};
 // d (64, 8) += a product of ones, 16 deep
 __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float* out, GroupFault fault) {
   Operands& shared = cuda::shared_memory<Operands>();
@@ -93,17 +104,23 @@ __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float
   fill();
   if (fault != GroupFault::not_shown) cuda::shared_written();
   __syncthreads();
+  if (fault == GroupFault::hidden && thread == 5) cuda::store_chunk(shared.b, {ones, ones, ones, ones});
   const unsigned other = fault == GroupFault::other_operands && thread >= 64 ? 1024 : 0;
   const auto a = cuda::SharedOperand::at(cuda::shared_address(shared.a) + other, 64 * 128);
   const auto b = cuda::SharedOperand::at(cuda::shared_address(shared.b), 64 * 128);
   float d[1][4] = {};
+  uint32_t registers[4] = {ones, ones, ones, ones};
+  if (fault != GroupFault::not_begun) cuda::group_products_begin();
   if (fault == GroupFault::divergent && thread < 64)
     cuda::group_product<false, false>(d, a, b);
+  else if (fault == GroupFault::changed_registers)
+    cuda::group_product<false>(d, registers, b);
   else
     cuda::group_product<false, false>(d, a, b);
   cuda::group_products_commit();
   if (fault == GroupFault::left_behind) return;
   if (fault == GroupFault::overwritten) std::memset(shared.a + thread * 64, 0, 64);
+  if (thread == 77) registers[2] = 0;
   if (fault == GroupFault::too_early) out[thread] = d[0][0];
   cuda::group_products_wait<0>();
   if (fault != GroupFault::too_early) out[thread] = d[0][0];
@@ -119,13 +136,16 @@ TEST_CASE("faults: products of warp groups diverge, are not waited for, or read 
   in_every_order([&] {
     run(GroupFault::none)();
     CHECK(out.read()[70] == 16);
+    expect_fault(run(GroupFault::not_begun)).names("warp group").offers("group_products_begin()");
+    expect_fault(run(GroupFault::hidden)).names("warp group").value("wrote").offers("shared_written()");
     expect_fault(run(GroupFault::not_shown)).names("warp group").value("copies").offers("shared_written()");
     expect_fault(run(GroupFault::divergent)).names("warp group").value("two places").names("emulator_errors_test.cpp:");
     expect_fault(run(GroupFault::other_operands)).names("warp group").value("threads").value("different operands");
     expect_fault(run(GroupFault::left_behind)).names("warp group").value("kernel").value("products");
     run(GroupFault::too_early)();
     CHECK(std::isnan(out.read()[70]));
-    expect_fault(run(GroupFault::overwritten)).names("warp group").value("operand").value("start").value("written");
+    for (const GroupFault fault : {GroupFault::overwritten, GroupFault::changed_registers})
+      expect_fault(run(fault)).names("warp group").value("operand").value("start").value("written");
   });
 }
 

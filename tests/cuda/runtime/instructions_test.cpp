@@ -30,6 +30,7 @@ HOST_DEVICE unsigned index_in_d(unsigned t0, unsigned t1, unsigned v) {  // 16 x
 __global__ void mma_kernel(const bf16* a, const bf16* b, float* d) {
   const unsigned t0 = threadIdx.x % 4, t1 = threadIdx.x / 4;
   uint32_t of_a[4], of_b[2];
+  cuda::wait_for_earlier();
   for (unsigned r = 0; r < 4; ++r)
     of_a[r] = a[index_in_a(t0, t1, 2 * r)].bits | uint32_t{a[index_in_a(t0, t1, 2 * r + 1)].bits} << 16;
   for (unsigned r = 0; r < 2; ++r)
@@ -60,6 +61,7 @@ TEST_CASE("mma: the layouts multiply two matrices and add the product to a third
 
 template <float (*Instruction)(float)>
 __global__ void __launch_bounds__(1024) number_kernel(const float* x, float* y) {
+  cuda::wait_for_earlier();
   y[threadIdx.x] = Instruction(x[threadIdx.x]);
 }
 // The emulation uses the CPU's functions for a GPU's instructions: their errors are 2^-18. Values
@@ -108,6 +110,7 @@ struct Matrices {
 __global__ void load_kernel(int32_t* out) {
   Matrices& shared = cuda::shared_memory<Matrices>();
   const unsigned lane = threadIdx.x;
+  cuda::wait_for_earlier();
   for (unsigned i = lane; i < 256; i += 32)
     shared.element[i / 64][i / 8 % 8][i % 8] = static_cast<uint16_t>(i / 64 * 100 + i / 8 % 8 * 10 + i % 8);
   __syncwarp();
@@ -148,54 +151,68 @@ HOST_DEVICE int offset_in_lines(bool along_k, int index, int k) {
   const int line = along_k ? index : index / 64 * 64 + k, element = along_k ? k : index % 64;
   return line * 128 + ((element / 8) ^ (line % 8)) * 16 + element % 8 * 2;
 }
-// d += a b for a (64, 64), b (64, N), both stored [mn][k], and d (64, N); in four products.
-template <bool ATransposed, bool BTransposed, int Eights>
-__global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const bf16* b, float* d) {
+enum class ASource { along_k, along_rows, registers };
+// d += a b, or d = a b without `accumulate`, for a (64, 64), b (64, N), both stored [mn][k], and d
+// (64, N); in four products.
+template <ASource A, bool BTransposed, int Eights>
+__global__ void __launch_bounds__(128) group_product_kernel(const bf16* a, const bf16* b, float* d, bool accumulate) {
   constexpr int columns = Eights * 8, row_stride = 64 * 128;
+  constexpr bool a_transposed = A == ASource::along_rows;
   Lines& shared = cuda::shared_memory<Lines>();
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first_row = thread / 32 * 16 + lane / 4;
+  cuda::wait_for_earlier();
   for (int i = thread; i < 64 * 64; i += 128)
-    *reinterpret_cast<bf16*>(shared.a + offset_in_lines(!ATransposed, i / 64, i % 64)) = a[i];
+    *reinterpret_cast<bf16*>(shared.a + offset_in_lines(!a_transposed, i / 64, i % 64)) = a[i];
   for (int i = thread; i < columns * 64; i += 128)
     *reinterpret_cast<bf16*>(shared.b + offset_in_lines(!BTransposed, i / 64, i % 64)) = b[i];
+  uint32_t registers[4][4];
+  for (int sixteen = 0; sixteen < 4; ++sixteen)
+    for (int r = 0; r < 4; ++r)
+      std::memcpy(&registers[sixteen][r], &a[(first_row + r % 2 * 8) * 64 + sixteen * 16 + lane % 4 * 2 + r / 2 * 8],
+                  4);
   cuda::shared_written();
   __syncthreads();
-  const auto index = [&](int j, int v) {
-    return (thread / 32 * 16 + v / 2 * 8 + lane / 4) * columns + j * 8 + lane % 4 * 2 + v % 2;
-  };
+  const auto index = [&](int j, int v) { return (first_row + v / 2 * 8) * columns + j * 8 + lane % 4 * 2 + v % 2; };
   float sum[Eights][4];
   for (int j = 0; j < Eights; ++j)
     for (int v = 0; v < 4; ++v) sum[j][v] = d[index(j, v)];
   cuda::group_products_begin();
+#pragma unroll
   for (unsigned sixteen = 0; sixteen < 4; ++sixteen) {
-    const unsigned of_a = sixteen * (ATransposed ? 16 * 128 : 32), of_b = sixteen * (BTransposed ? 16 * 128 : 32);
-    cuda::group_product<ATransposed, BTransposed>(
-        sum, cuda::SharedOperand::at(cuda::shared_address(shared.a) + of_a, row_stride),
-        cuda::SharedOperand::at(cuda::shared_address(shared.b) + of_b, row_stride));
+    const unsigned of_a = sixteen * (a_transposed ? 16 * 128 : 32), of_b = sixteen * (BTransposed ? 16 * 128 : 32);
+    const auto b_lines = cuda::SharedOperand::at(cuda::shared_address(shared.b) + of_b, row_stride);
+    const bool adds = accumulate || sixteen > 0;
+    if constexpr (A == ASource::registers)
+      cuda::group_product<BTransposed>(sum, registers[sixteen], b_lines, adds);
+    else
+      cuda::group_product<a_transposed, BTransposed>(
+          sum, cuda::SharedOperand::at(cuda::shared_address(shared.a) + of_a, row_stride), b_lines, adds);
   }
   cuda::group_products_commit();
   cuda::group_products_wait<0>();
+  cuda::fence_sums(sum);
   for (int j = 0; j < Eights; ++j)
     for (int v = 0; v < 4; ++v) d[index(j, v)] = sum[j][v];
 }
-template <bool ATransposed, bool BTransposed, int Eights>
-void check_group_product() {
+template <ASource A, bool BTransposed, int Eights>
+void check_group_product(bool accumulate) {
   constexpr size_t columns = Eights * 8;
-  CAPTURE(ATransposed);
+  CAPTURE(static_cast<int>(A));
   CAPTURE(BTransposed);
   CAPTURE(columns);
+  CAPTURE(accumulate);
   const std::vector<bf16> a = whole_numbers<bf16>(64 * 64, 1), b = whole_numbers<bf16>(int64_t{64} * columns, 2);
   const std::vector<float> d = whole_numbers<float>(int64_t{64} * columns, 3);
   DeviceArray<bf16> on_a(Device::cuda, a), on_b(Device::cuda, b);
   DeviceArray<float> on_d(Device::cuda, d);
-  cuda::launch({"group product", 1, 128, sizeof(Lines)}, group_product_kernel<ATransposed, BTransposed, Eights>,
-               on_a.input(), on_b.input(), on_d.data());
+  cuda::launch({"group product", 1, 128, sizeof(Lines)}, group_product_kernel<A, BTransposed, Eights>, on_a.input(),
+               on_b.input(), on_d.data(), accumulate);
   const std::vector<double> got = on_d.read();
   REQUIRE(got.size() == d.size());
   int wrong = 0;
   for (size_t m = 0; m < 64; ++m)
     for (size_t n = 0; n < columns; ++n) {
-      float sum = d[m * columns + n];
+      float sum = accumulate ? d[m * columns + n] : 0;
       for (size_t k = 0; k < 64; ++k) sum += static_cast<float>(a[m * 64 + k]) * static_cast<float>(b[n * 64 + k]);
       wrong += got[m * columns + n] != sum;
     }
@@ -203,21 +220,25 @@ void check_group_product() {
 }
 template <int Eights>
 void check_group_products() {
-  check_group_product<false, false, Eights>();
-  check_group_product<true, false, Eights>();
+  check_group_product<ASource::along_k, false, Eights>(true);
+  check_group_product<ASource::along_rows, false, Eights>(true);
+  check_group_product<ASource::registers, false, Eights>(false);
   if constexpr (Eights > 1) {
-    check_group_product<false, true, Eights>();
-    check_group_product<true, true, Eights>();
+    check_group_product<ASource::along_k, true, Eights>(false);
+    check_group_product<ASource::along_rows, true, Eights>(true);
+    check_group_product<ASource::registers, true, Eights>(true);
   }
 }
-TEST_CASE("products of warp groups: operands along k and along the rows, and every number of columns") {
+TEST_CASE("products of warp groups: operands along k, along the rows and in registers, every number of columns") {
   if (no_gpu() || !cuda::warp_groups()) return;
-  in_every_order([] {
-    check_group_products<1>();
-    check_group_products<16>();
-    check_group_products<24>();
-    check_group_products<32>();
-  });
+  check_group_products<1>();
+  check_group_products<4>();
+  check_group_products<8>();
+  check_group_products<12>();
+  check_group_products<20>();
+  check_group_products<24>();
+  check_group_products<32>();
+  in_every_order([] { check_group_products<16>(); });
 }
 
 #if defined(EMULATE_CUDA)

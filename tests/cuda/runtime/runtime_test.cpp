@@ -17,11 +17,13 @@ namespace {
 
 template <class T>
 __global__ void write_kernel(T* out, T value) {
+  cuda::wait_for_earlier();
   out[blockIdx.x * blockDim.x + threadIdx.x] = value;
 }
 template <class T>
 __global__ void shared_kernel(T* out) {
   T& shared = cuda::shared_memory<T>();
+  cuda::wait_for_earlier();
   shared = *out;
   *out = shared;
 }
