@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/matmul/epilogue.cuh"
 #include "cuda/matmul/matmul.h"
@@ -72,19 +73,22 @@ struct BlockTile {
   int64_t k0, k1;               // its K split
   const T *a, *b;               // first elements of the first step
 
-  template <int Rows, int Columns, class Result>
-  static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, int64_t block) {
-    constexpr int64_t band = 16;
+  // Index: the type of the divisions. A GPU divides 32-bit integers several times faster than 64-bit ones.
+  template <int Rows, int Columns, class Index = int64_t, class Result>
+  static __device__ BlockTile of(const MatmulPlan<T, Result>& plan, std::type_identity_t<Index> block) {
+    constexpr Index band = 16;
     const Matmul<T, Result>& p = plan.product;
     BlockTile t;
-    const int64_t tiles = plan.tiles_down * plan.tiles_across, tile_in_matrix = block % tiles;
+    const auto tiles_down = static_cast<Index>(plan.tiles_down), across = static_cast<Index>(plan.tiles_across);
+    const auto splits = static_cast<Index>(plan.splits);
+    const Index tiles = tiles_down * across, tile_in_matrix = block % tiles;
     block /= tiles;
-    t.split = static_cast<int>(block % plan.splits), t.batch = static_cast<int>(block / plan.splits);
-    const int64_t first = tile_in_matrix / (band * plan.tiles_across) * band;
-    const int64_t in_band = tile_in_matrix - first * plan.tiles_across;
-    const int64_t down = plan.tiles_down - first < band ? plan.tiles_down - first : band;
-    t.row = (first + in_band % down) * Rows;
-    t.column = in_band / down * Columns;
+    t.split = static_cast<int>(block % splits), t.batch = static_cast<int>(block / splits);
+    const Index first = tile_in_matrix / (band * across) * band;
+    const Index in_band = tile_in_matrix - first * across;
+    const Index down = tiles_down - first < band ? tiles_down - first : band;
+    t.row = int64_t{first + in_band % down} * Rows;
+    t.column = int64_t{in_band / down} * Columns;
     t.output = 0, t.first_column = 0;
     for (; t.column >= (p.c[t.output].columns + Columns - 1) / Columns * Columns; ++t.output) {
       t.column -= (p.c[t.output].columns + Columns - 1) / Columns * Columns;

@@ -1,6 +1,7 @@
 // Products of bf16 on tensor cores: kernel, choice of tiles, and number of K splits (split_k.cuh).
 #pragma once
 
+#include "cuda/matmul/tensor_core_pipeline.cuh"
 #include "cuda/matmul/tensor_core_tiles.cuh"
 #include "cuda/matmul/warp_group_tiles.cuh"
 
@@ -34,6 +35,18 @@ inline int64_t fastest_splits(int64_t tiles, int64_t k) {
   return best;
 }
 
+// Returns true if the pipeline (tensor_core_pipeline.cuh) computes this product in tiles of 128 x 256,
+// unless it needs maps that cannot be made. With less than a round of tiles it would gain nothing.
+template <class Result>
+bool pipelined(const MatmulPlan<bf16, Result>& plan) {
+  constexpr int64_t limit = int64_t{1} << 31;
+  const Matmul<bf16, Result>& p = plan.product;
+  const int64_t tiles = plan.tiles_down * plan.tiles_across * p.batch;
+  return std::is_same_v<Result, bf16> && warp_groups() && has_tensor_maps() && !p.a.transposed && !p.accumulate &&
+         plan.vectors_c && plan.splits == 1 && tiles >= device_properties().multiprocessors &&
+         std::max({p.m, p.n, p.k, tiles}) < limit / 2;
+}
+
 template <int Columns>
 struct TensorCoreKernels {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, depth = tensor_core_depth;
@@ -53,6 +66,13 @@ struct TensorCoreKernels {
  private:
   template <bool AAlongK, bool BAlongK, class Result, class Epilogue>
   static void launch_form(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+    if constexpr (Columns == 256 && AAlongK && std::is_same_v<Result, bf16>)
+      if (pipelined(plan))
+        if (const auto maps = pipeline_maps(plan, epilogue)) {
+          const auto blocks = std::min<unsigned>(blocks_of(plan), device_properties().multiprocessors);
+          return cuda::launch({"matmul", blocks, PipelineTile::threads, sizeof(PipelineTile)},
+                              tensor_core_pipeline_kernel<BAlongK, Epilogue>, plan, epilogue, *maps);
+        }
     using Tile = TensorCoreTile<Columns, AAlongK, BAlongK>;
     const size_t shared = warp_groups() ? sizeof(WarpGroupTile<Columns>) : sizeof(Tile);
     cuda::launch({"matmul", blocks_of(plan), Tile::threads, shared},

@@ -1,0 +1,294 @@
+// C = A B for bf16 by warp groups with different tasks, of compute capability 9.0 (warp_group.cuh,
+// tile_copies.cuh): epilogues run while the next tile is multiplied. A block computes tiles of
+// 128 x 256 until none are left, and the order of sums over k is that of warp_group_tiles.cuh, so
+// bits are equal.
+//
+//   group 0      one lane copies steps of A and B, 64 of k each, to a ring of three stages
+//   groups 1, 2  multiply 64 rows each, add bias and residual, and leave the rounded result in `c`
+//   group 3      stores c. If the epilogue fills a second matrix, it processes c in parts of 32 x 64,
+//                reads `per_element` and writes the second values to a ring of four such parts
+//
+// Between two tiles the tensor cores wait only until c is written: the steps of the next tile are
+// there. c is free for the next tile when group 3 has stored it. Groups 1 and 2 know no coordinates:
+// what they add arrives with the barrier `ready`.
+//
+// A is stored along k, C is bf16, is not accumulated, and its rows are aligned. Other products, and
+// those with few tiles, use warp_group_tiles.cuh.
+#pragma once
+
+#include <optional>
+
+#include "cuda/matmul/tile_copies.cuh"
+#include "cuda/matmul/warp_group_tiles.cuh"
+
+namespace orrery::cuda {
+
+struct PipelineTile {
+  static constexpr int rows = 128, columns = 256, depth = 64, stages = 3, threads = 4 * group_threads;
+  // Parts of c: down the first 64 columns, then down the next.
+  static constexpr int part_rows = 32, part_columns = 64, part_bytes = part_rows * group_line;
+  static constexpr int parts_down = rows / part_rows, parts = parts_down * columns / part_columns, parts_ahead = 4;
+  alignas(1024) unsigned char a[stages][rows * group_line];
+  alignas(1024) unsigned char b[stages][columns * group_line];
+  alignas(1024) unsigned char c[parts][part_bytes];
+  alignas(1024) unsigned char second[parts_ahead][part_bytes];
+  alignas(16) bf16 bias[columns];
+  TransactionBarrier full[stages], empty[stages];  // the stages
+  TransactionBarrier ready;                        // c is free, bias and residual have arrived
+  TransactionBarrier arrived[parts_ahead];         // `per_element` for the second matrix
+  enum : int { staged = 1, finished = 2 };         // named barriers: c is written; a part is finished
+};
+struct PipelineMaps {
+  TensorMap a, b, c[4], second, per_element;
+};
+
+template <class Epilogue>
+concept ReadsStaged = ReadsElements<Epilogue> && !AddsElement<Epilogue>;  // its elements are for the second matrix
+
+inline __device__ uint32_t tiles_of(const MatmulPlan<bf16, bf16>& plan) {
+  return static_cast<uint32_t>(plan.tiles_down * plan.tiles_across * plan.product.batch);
+}
+inline __device__ BlockTile<bf16> pipeline_tile(const MatmulPlan<bf16, bf16>& plan, uint32_t tile) {
+  return BlockTile<bf16>::of<PipelineTile::rows, PipelineTile::columns, uint32_t>(plan, tile);
+}
+
+// By one lane of group 0.
+template <bool BAlongK>
+__device__ void copy_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, const PipelineMaps& maps) {
+  using Tile = PipelineTile;
+  const Matmul<bf16>& p = plan.product;
+  PipelineStage<Tile::stages> stage;
+  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x) {
+    const BlockTile<bf16> tile = pipeline_tile(plan, n);
+    const int row = static_cast<int>(tile.row), column = static_cast<int>(plan.begins[tile.output] + tile.column);
+    const int matrix_a = p.a.batch_stride ? tile.batch : 0, matrix_b = p.b.batch_stride ? tile.batch : 0;
+    for (int k = 0; k < static_cast<int>(p.k); k += Tile::depth, stage.advance()) {
+      TransactionBarrier& full = shared.full[stage.index];
+      shared.empty[stage.index].wait(stage.parity ^ 1);
+      full.expect(sizeof shared.a[0] + sizeof shared.b[0]);
+      tile_load(shared.a[stage.index], maps.a, full, {k, row, matrix_a, 0});
+      unsigned char* const b = shared.b[stage.index];
+      if constexpr (BAlongK)
+        tile_load(b, maps.b, full, {k, column, matrix_b, 0});
+      else
+        for (int i = 0; i < Tile::columns / 64; ++i)
+          tile_load(b + i * 64 * group_line, maps.b, full, {column + i * 64, k, matrix_b, 0});
+    }
+  }
+  allow_next();
+}
+
+// By groups 1 and 2; `group`: 0 or 1.
+template <bool BAlongK, class Epilogue>
+__device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, int group,
+                               const Epilogue& epilogue) {
+  using Tile = PipelineTile;
+  using A = WarpGroupStep<Tile::rows, true>;
+  using B = WarpGroupStep<Tile::columns, BAlongK>;
+  const int thread = static_cast<int>(threadIdx.x) % group_threads, lane = thread % 32;
+  const int row = group * group_rows + thread / 32 * 16 + lane % 16;
+  const bool is_leader = thread == 0;
+  const unsigned a = shared_address(shared.a), b = shared_address(shared.b);
+  const int depth = static_cast<int>(plan.product.k);
+  PipelineStage<Tile::stages> stage;
+  unsigned parity = 0;
+  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x, parity ^= 1) {
+    float sum[2][16][4];  // 128 columns each: products of 256 need more registers than 512 threads begin with
+    int last = 0;
+    for (int k = 0; k < depth; k += Tile::depth, stage.advance()) {
+      shared.full[stage.index].wait(stage.parity);
+      group_products_begin();
+#pragma unroll
+      for (int sixteen = 0; sixteen < Tile::depth / 16; ++sixteen)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          group_product<false, !BAlongK>(
+              sum[half], A::operand(a + static_cast<unsigned>(stage.index * A::bytes), group, sixteen),
+              B::operand(b + static_cast<unsigned>(stage.index * B::bytes), 2 * half, sixteen), k > 0 || sixteen > 0);
+      group_products_commit();
+      group_products_wait<1>();  // the step before
+      if (is_leader && k > 0) shared.empty[last].arrive();
+      last = stage.index;
+    }
+    group_products_wait<0>();
+    fence_sums(sum[0]), fence_sums(sum[1]);
+    if (is_leader) shared.empty[last].arrive();
+    shared.ready.wait(parity);
+    // The arguments are bool or std::bool_constant.
+    const auto stage_sums = [&](auto has_bias, auto has_residual) {
+#pragma unroll
+      for (int sixteen = 0; sixteen < Tile::columns / 16; ++sixteen) {
+        unsigned char* const to = &shared.c[0][0] + sixteen / 4 * Tile::rows * group_line + row * group_line +
+                                  ((sixteen % 4 * 2 + lane / 16) ^ row % 8) * 16;
+        uint32_t residual[4] = {}, rounded[4];
+        if (has_residual) load_matrices<false>(residual, to);
+#pragma unroll
+        for (int eight = 0; eight < 2; ++eight) {
+          const auto* const bias = reinterpret_cast<const uint32_t*>(shared.bias + sixteen * 16 + eight * 8);
+          const uint32_t add = has_bias ? bias[lane % 4] : 0;
+#pragma unroll
+          for (int m = 2 * eight; m < 2 * eight + 2; ++m) {
+            const float* const x = &sum[sixteen / 8][sixteen % 8 * 2 + eight][m % 2 * 2];
+            float lower = x[0], upper = x[1];
+            if (has_bias) lower += lower_of_pair(add), upper += upper_of_pair(add);
+            if (has_residual) lower += lower_of_pair(residual[m]), upper += upper_of_pair(residual[m]);
+            rounded[m] = round_pair(lower, upper);
+          }
+        }
+        store_matrices(to, rounded);
+      }
+    };
+    if (epilogue.per_column && AddsElement<Epilogue> && epilogue.per_element)
+      stage_sums(std::true_type(), std::bool_constant<AddsElement<Epilogue>>());
+    else if (epilogue.per_column)
+      stage_sums(std::true_type(), std::false_type());
+    else
+      stage_sums(std::false_type(), AddsElement<Epilogue> && epilogue.per_element);
+    shared_written();
+    named_arrive(Tile::staged, 3 * group_threads);
+  }
+}
+
+// By group 3.
+template <class Epilogue>
+__device__ void finish_tiles(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, const PipelineMaps& maps,
+                             const Epilogue& epilogue) {
+  using Tile = PipelineTile;
+  const int thread = static_cast<int>(threadIdx.x) % group_threads;
+  const bool is_leader = thread == 0;
+  Epilogue rest = epilogue;  // c has the bias
+  if constexpr (requires { rest.per_column = nullptr; }) rest.per_column = nullptr;
+  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x) {
+    const BlockTile<bf16> tile = pipeline_tile(plan, n);
+    const int row = static_cast<int>(tile.row), column = static_cast<int>(tile.column);
+    const auto load = [&](void* to, int part, TransactionBarrier& barrier) {
+      tile_load(to, maps.per_element, barrier,
+                {column + part / Tile::parts_down * Tile::part_columns,
+                 row + part % Tile::parts_down * Tile::part_rows, tile.batch, 0});
+    };
+    const auto store = [&](const TensorMap& map, const void* from, int part) {
+      tile_store(map, from,
+                 {column + part / Tile::parts_down * Tile::part_columns,
+                  row + part % Tile::parts_down * Tile::part_rows, tile.batch, 0});
+    };
+    const auto load_ahead = [&](int part) {
+      TransactionBarrier& arrived = shared.arrived[part % Tile::parts_ahead];
+      arrived.expect(Tile::part_bytes);
+      load(shared.second[part % Tile::parts_ahead], part, arrived);
+    };
+    const auto store_c = [&] {
+      for (int part = 0; part < Tile::parts; ++part) store(maps.c[tile.output], shared.c[part], part);
+      tile_stores_commit();
+    };
+    if (is_leader) {
+      const int bias_bytes = epilogue.per_column ? tile.columns_left * static_cast<int>(sizeof(bf16)) : 0;
+      const bool adds = AddsElement<Epilogue> && epilogue.per_element;
+      shared.ready.expect(bias_bytes + (adds ? static_cast<int>(sizeof shared.c) : 0));
+      if (epilogue.per_column)
+        bulk_load(shared.bias, epilogue.per_column + tile.first_column + tile.column, bias_bytes, shared.ready);
+      if (adds)
+        for (int part = 0; part < Tile::parts; ++part) load(shared.c[part], part, shared.ready);
+      if (ReadsStaged<Epilogue>)
+        for (int part = 0; part < Tile::parts_ahead - 1; ++part) load_ahead(part);
+    }
+    named_sync(Tile::staged, 3 * group_threads);
+    if (!ReadsStaged<Epilogue> && is_leader) store_c();
+    if constexpr (FillsSecond<Epilogue>)
+#pragma unroll 1
+      for (int part = 0; part < Tile::parts; ++part) {
+        unsigned char *const c = shared.c[part], *const second = shared.second[part % Tile::parts_ahead];
+        if constexpr (ReadsStaged<Epilogue>)
+          shared.arrived[part % Tile::parts_ahead].wait(part / Tile::parts_ahead % 2);
+#pragma unroll
+        for (int at = 0; at < Tile::part_bytes; at += 16 * group_threads) {  // elements stay in their places
+          using Words = Vector<uint32_t, 4>;
+          const int chunk = at + thread * 16;
+          Words x = *reinterpret_cast<const Words*>(c + chunk), y = {};
+          if constexpr (ReadsStaged<Epilogue>) y = *reinterpret_cast<const Words*>(second + chunk);
+#pragma unroll
+          for (int w = 0; w < 4; ++w) {
+            const auto lower = finished(rest, lower_of_pair(x.value[w]), 0.f, lower_of_pair(y.value[w]));
+            const auto upper = finished(rest, upper_of_pair(x.value[w]), 0.f, upper_of_pair(y.value[w]));
+            x.value[w] = round_pair(lower[0], upper[0]), y.value[w] = round_pair(lower[1], upper[1]);
+          }
+          store_chunk(second + chunk, y.value);
+          if constexpr (ReadsStaged<Epilogue>) store_chunk(c + chunk, x.value);
+        }
+        shared_written();
+        // The next part's second values go where those of three parts before are, `per_element` of three parts ahead
+        // where those of the part before are.
+        if (is_leader) tile_stores_wait<ReadsStaged<Epilogue> ? 0 : Tile::parts_ahead - 2>();
+        named_sync(Tile::finished, group_threads);
+        if (is_leader) {
+          if constexpr (ReadsStaged<Epilogue>) store(maps.c[0], c, part);
+          store(maps.second, second, part);
+          tile_stores_commit();
+          if (ReadsStaged<Epilogue> && part + Tile::parts_ahead - 1 < Tile::parts)
+            load_ahead(part + Tile::parts_ahead - 1);
+        }
+      }
+    if (is_leader) tile_stores_wait<0>();
+  }
+}
+
+template <bool BAlongK, class Epilogue>
+__global__ void __launch_bounds__(PipelineTile::threads, 1)
+    tensor_core_pipeline_kernel(const __grid_constant__ MatmulPlan<bf16, bf16> plan,
+                                const __grid_constant__ Epilogue epilogue, const __grid_constant__ PipelineMaps maps) {
+  if (!warp_groups()) return;
+  PipelineTile& shared = shared_memory<PipelineTile>();
+  const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < PipelineTile::stages; ++s) shared.full[s].init(1), shared.empty[s].init(2);
+    shared.ready.init(1);
+    for (TransactionBarrier& arrived : shared.arrived) arrived.init(1);
+    barriers_initialized();
+  }
+  __syncthreads();
+  wait_for_earlier();
+  if (group == 0) {
+    give_registers<40>();
+    if (threadIdx.x < 32 && elected()) copy_steps<BAlongK>(shared, plan, maps);
+  } else if (group < 3) {
+    take_registers<168>();
+    multiply_steps<BAlongK>(shared, plan, group - 1, epilogue);
+  } else {
+    finish_tiles(shared, plan, maps, epilogue);
+  }
+}
+
+// Returns nothing if a map cannot be made.
+template <class Epilogue>
+std::optional<PipelineMaps> pipeline_maps(const MatmulPlan<bf16, bf16>& plan, const Epilogue& epilogue) {
+  using Tile = PipelineTile;
+  const Matmul<bf16>& p = plan.product;
+  PipelineMaps maps{};
+  bool all = true;
+  // The matrices (rows, columns) of an array that has `batch_stride`, in tiles of 64 columns.
+  const auto make = [&](TensorMap& to, const bf16* data, int64_t columns, int64_t rows, int64_t row_stride,
+                        int64_t batch_stride, int tile_rows) {
+    const std::optional<TensorMap> map = tensor_map({data,
+                                                     {columns, rows, batch_stride ? p.batch : 1, 1},
+                                                     {row_stride, batch_stride, 0},
+                                                     {group_line / 2, tile_rows, 1, 1}});
+    all = all && map;
+    if (map) to = *map;
+  };
+  make(maps.a, p.a.data, p.k, p.m, p.a.row_stride, p.a.batch_stride, Tile::rows);
+  int64_t columns = 0;  // of a stored row of B
+  for (int i = 0; i < 4; ++i) {
+    const auto& c = p.c[i];
+    if (c.columns == 0) continue;
+    columns = std::max(columns, plan.begins[i] + c.columns);
+    make(maps.c[i], c.data, c.columns, p.m, c.columns, p.m * c.columns, Tile::part_rows);
+  }
+  if (p.b.transposed)
+    make(maps.b, p.b.data, p.k, p.n, p.b.row_stride, p.b.batch_stride, Tile::columns);
+  else
+    make(maps.b, p.b.data, columns, p.k, p.b.row_stride, p.b.batch_stride, Tile::depth);
+  if constexpr (FillsSecond<Epilogue>) make(maps.second, epilogue.second, p.n, p.m, p.n, p.m * p.n, Tile::part_rows);
+  if (epilogue.per_element) make(maps.per_element, epilogue.per_element, p.n, p.m, p.n, p.m * p.n, Tile::part_rows);
+  return all ? std::optional(maps) : std::nullopt;
+}
+
+}  // namespace orrery::cuda
