@@ -33,9 +33,9 @@ struct Activated {
   const T* per_column;  // the bias
 
   __device__ Values<A, 2> operator()(A sum, A bias, A) const {
-    const A z = as_stored<T>(per_column ? sum + bias : sum);
-    return {{z, to_float(f.value(FormulaFloat<T>(z)))}};
+    return of_rounded(as_stored<T>(per_column ? sum + bias : sum), A());
   }
+  __device__ Values<A, 2> of_rounded(A z, A) const { return {{z, to_float(f.value(FormulaFloat<T>(z)))}}; }
 };
 
 // da = A B, rounded to T, is not stored: C becomes dz = F'(z) da and `second` a = F(z), as
@@ -49,9 +49,10 @@ struct ActivatedBackward {
   T* second;
   const T* per_element;  // z
 
-  __device__ Values<A, 2> operator()(A da, A, A z) const {
+  __device__ Values<A, 2> operator()(A da, A, A z) const { return of_rounded(as_stored<T>(da), z); }
+  __device__ Values<A, 2> of_rounded(A da, A z) const {
     const FormulaFloat<T> x = z;
-    return {{to_float(f.derivative(x)) * as_stored<T>(da), to_float(f.value(x))}};
+    return {{to_float(f.derivative(x)) * da, to_float(f.value(x))}};
   }
 };
 

@@ -5,8 +5,10 @@
 // It is called with the sum and these two numbers (zero if null) and returns the element of C. If
 // it has `adds_element`, kernels add the number of `per_element` to the result. An epilogue with a
 // pointer `second` returns Values<A, 2>; the second value fills that matrix, shaped like C, which
-// is then one matrix. A constant `b_transposed` limits an epilogue to products with such a B and
-// untransposed A, so that fewer kernels are compiled.
+// is then one matrix. It first rounds the sum with the number of `per_column` as C is stored;
+// of_rounded(rounded, per_element) returns the same for a kernel that has stored it so. A constant
+// `b_transposed` limits an epilogue to products with such a B and untransposed A, so that fewer
+// kernels are compiled.
 #pragma once
 
 #include <cuda_runtime.h>

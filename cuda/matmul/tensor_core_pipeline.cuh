@@ -88,7 +88,8 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
   const int thread = static_cast<int>(threadIdx.x) % group_threads, lane = thread % 32;
   const int row = group * group_rows + thread / 32 * 16 + lane % 16;
   const bool is_leader = thread == 0;
-  const unsigned a = shared_address(shared.a), b = shared_address(shared.b);
+  const SharedOperand of_a = A::operand(shared_address(shared.a), group, 0);
+  const SharedOperand of_b = B::operand(shared_address(shared.b), 0, 0);
   const int depth = static_cast<int>(plan.product.k);
   PipelineStage<Tile::stages> stage;
   unsigned parity = 0;
@@ -103,8 +104,9 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           group_product<false, !BAlongK>(
-              sum[half], A::operand(a + static_cast<unsigned>(stage.index * A::bytes), group, sixteen),
-              B::operand(b + static_cast<unsigned>(stage.index * B::bytes), 2 * half, sixteen), k > 0 || sixteen > 0);
+              sum[half], of_a.farther(stage.index * A::bytes + A::offset_of_k(sixteen)),
+              of_b.farther(stage.index * B::bytes + 2 * half * B::mn_bytes + B::offset_of_k(sixteen)),
+              k > 0 || sixteen > 0);
       group_products_commit();
       group_products_wait<1>();  // the step before
       if (is_leader && k > 0) shared.empty[last].arrive();
@@ -156,8 +158,6 @@ __device__ void finish_tiles(PipelineTile& shared, const MatmulPlan<bf16, bf16>&
   using Tile = PipelineTile;
   const int thread = static_cast<int>(threadIdx.x) % group_threads;
   const bool is_leader = thread == 0;
-  Epilogue rest = epilogue;  // c has the bias
-  if constexpr (requires { rest.per_column = nullptr; }) rest.per_column = nullptr;
   for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x) {
     const BlockTile<bf16> tile = pipeline_tile(plan, n);
     const int row = static_cast<int>(tile.row), column = static_cast<int>(tile.column);
@@ -207,8 +207,8 @@ __device__ void finish_tiles(PipelineTile& shared, const MatmulPlan<bf16, bf16>&
           if constexpr (ReadsStaged<Epilogue>) y = *reinterpret_cast<const Words*>(second + chunk);
 #pragma unroll
           for (int w = 0; w < 4; ++w) {
-            const auto lower = finished(rest, lower_of_pair(x.value[w]), 0.f, lower_of_pair(y.value[w]));
-            const auto upper = finished(rest, upper_of_pair(x.value[w]), 0.f, upper_of_pair(y.value[w]));
+            const auto lower = epilogue.of_rounded(lower_of_pair(x.value[w]), lower_of_pair(y.value[w]));
+            const auto upper = epilogue.of_rounded(upper_of_pair(x.value[w]), upper_of_pair(y.value[w]));
             x.value[w] = round_pair(lower[0], upper[0]), y.value[w] = round_pair(lower[1], upper[1]);
           }
           store_chunk(second + chunk, y.value);

@@ -51,6 +51,10 @@ struct SharedOperand {
     return {uint64_t{(first & 0x3ffffu) >> 4} | static_cast<uint64_t>(mn_stride >> 4) << 16 | eight_lines >> 4 << 32 |
             lines_of_128_bytes << 62};
   }
+  // The operand that begins `bytes` later. It takes fewer instructions than at(): the address does not carry.
+  __device__ SharedOperand farther(int bytes) const {
+    return {bits >> 32 << 32 | static_cast<uint32_t>(static_cast<uint32_t>(bits) + static_cast<uint32_t>(bytes >> 4))};
+  }
 };
 
 #if defined(__CUDACC__)

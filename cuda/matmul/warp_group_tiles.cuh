@@ -35,10 +35,10 @@ struct WarpGroupStep {
   }
   // `operand` returns 16 of k for block `sixty_four_of_mn` of 64 of mn and for those after it.
   static constexpr int mn_bytes = 64 * group_line;
+  static __device__ constexpr int offset_of_k(int sixteen) { return sixteen * (AlongK ? 16 * 2 : 16 * group_line); }
   static __device__ SharedOperand operand(unsigned step, int sixty_four_of_mn, int sixteen_of_k) {
-    const int along_k = AlongK ? 16 * 2 : 16 * group_line;
-    return SharedOperand::at(step + static_cast<unsigned>(sixty_four_of_mn * mn_bytes + sixteen_of_k * along_k),
-                             mn_bytes);
+    const int offset = sixty_four_of_mn * mn_bytes + offset_of_k(sixteen_of_k);
+    return SharedOperand::at(step + static_cast<unsigned>(offset), mn_bytes);
   }
 };
 
