@@ -105,7 +105,8 @@ template <class Result>
 void multiply_on_tensor_cores(const Matmul<bf16, Result>& p) {
   const AddBias<Result> finish{p.bias, p.residual};
   if (p.m * p.n * p.batch == 0) return;
-  const int columns = columns_of_tiles(p, device_properties().multiprocessors);
+  const bool in_pipeline = pipelined(plan_of<TensorCoreKernels<256>>(p, finish));
+  const int columns = columns_of_tiles(p, device_properties().multiprocessors, in_pipeline);
   if (columns == 256) return run_matmul<TensorCoreKernels<256>>(p, finish);
   if (columns == 192) return run_matmul<TensorCoreKernels<192>>(p, finish);
   run_matmul<TensorCoreKernels<128>>(p, finish);

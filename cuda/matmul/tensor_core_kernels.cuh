@@ -91,14 +91,21 @@ struct TensorCoreKernels {
 // Returns the columns of the fastest tiles. Wide tiles read A less often from the L2 cache, narrow
 // ones occupy more of the GPU. A tile of 256 x 192 takes 3/2 of the time of 128 x 256, but may
 // leave fewer multiprocessors idle in the last round. The order of sums and so the bits are equal.
+//
+// in_pipeline: those of 128 x 256 would be computed by the pipeline. Its time is modelled, in 10 ns:
+//   rounds (65 steps of 64 of k + 35) + 160     35: c is written; 160: a block begins and ends
+//   rounds (99 steps + 380)                     of tiles of 256 x 192, as measured on an H200
 template <class Result>
-int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors) {
+int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors, bool in_pipeline) {
   constexpr int64_t blocks = 128, length = 512;  // enough to fill a GPU; of k per block
   const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
   if (wide * std::max<int64_t>(1, p.k / length) < blocks || p.n <= 128) return 128;
   const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
-  const bool splits_k = fastest_splits(wide, p.k) > 1;
-  return !splits_k && 3 * matmul_tiles(large, multiprocessors) < 2 * matmul_tiles(wide, multiprocessors) ? 192 : 256;
+  const int64_t rounds = matmul_tiles(wide, multiprocessors), large_rounds = matmul_tiles(large, multiprocessors);
+  if (fastest_splits(wide, p.k) > 1) return 256;
+  if (!in_pipeline) return 3 * large_rounds < 2 * rounds ? 192 : 256;
+  const int64_t steps = matmul_tiles(p.k, PipelineTile::depth);
+  return large_rounds * (99 * steps + 380) < rounds * (65 * steps + 35) + 160 ? 192 : 256;
 }
 
 }  // namespace orrery::cuda

@@ -116,7 +116,6 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
     fence_sums(sum[0]), fence_sums(sum[1]);
     if (is_leader) shared.empty[last].arrive();
     shared.ready.wait(parity);
-    // The arguments are bool or std::bool_constant.
     const auto stage_sums = [&](auto has_bias, auto has_residual) {
 #pragma unroll
       for (int sixteen = 0; sixteen < Tile::columns / 16; ++sixteen) {
@@ -140,12 +139,16 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
         store_matrices(to, rounded);
       }
     };
-    if (epilogue.per_column && AddsElement<Epilogue> && epilogue.per_element)
-      stage_sums(std::true_type(), std::bool_constant<AddsElement<Epilogue>>());
-    else if (epilogue.per_column)
-      stage_sums(std::true_type(), std::false_type());
+    const auto stage_with = [&](auto has_bias) {
+      if (AddsElement<Epilogue> && epilogue.per_element)
+        stage_sums(has_bias, std::bool_constant<AddsElement<Epilogue>>());
+      else
+        stage_sums(has_bias, std::false_type());
+    };
+    if (epilogue.per_column)
+      stage_with(std::true_type());
     else
-      stage_sums(std::false_type(), AddsElement<Epilogue> && epilogue.per_element);
+      stage_with(std::false_type());
     shared_written();
     named_arrive(Tile::staged, 3 * group_threads);
   }

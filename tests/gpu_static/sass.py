@@ -424,13 +424,14 @@ def loops_of(edges, start):
 
 
 class Kernel:
-    """`thread`: whose path is followed; in a kernel whose threads have roles, one that multiplies."""
+    """`thread`: whose path is followed; in a kernel whose threads have roles, one that multiplies: the first of
+    `threads` that does.  moves: opcodes whose bytes decide between paths."""
 
-    def __init__(self, code):
+    def __init__(self, code, threads=(0, 128, 256, None), moves=None):
         self.code = with_jumps(code)
         self.blocks = blocks_of(self.code)
         tensor = {a for a, b in self.blocks.items() if any(map(tensor_work, b.instructions))}
-        for self.thread in (0, 128, 256, None):
+        for self.thread in threads:
             self.flow = Flow(self.blocks, self.thread, code[0].address, {})
             if not tensor or tensor & set(self.flow.at_end):
                 break
@@ -438,7 +439,7 @@ class Kernel:
         self.loops = loops_of(self.edges, code[0].address)
         self.trips = {loop.header: loop.trips(self.flow, self.thread) for loop in self.loops}
         copies = any(base(i) == "LDGSTS" for i in code)
-        moves = ("LDGSTS",) if tensor and copies else ("LDGSTS", "LDG", "STG")
+        moves = moves or (("LDGSTS",) if tensor and copies else ("LDGSTS", "LDG", "STG"))
         # Criteria of a path: the most work for tensor cores, the most bytes, the fewest instructions.
         self.weights = {a: (sum(map(tensor_work, b.instructions)), sum(bytes_of(i, moves) for i in b.instructions),
                             -len(b.instructions)) for a, b in self.blocks.items()}
@@ -454,10 +455,12 @@ class Kernel:
         return self.path(loop.header, loop.body, loop.latches, loop, weights)
 
     def after(self, way):
-        """The path from the loop's end to the kernel's that stores the most with the fewest instructions."""
+        """The path from the loop's end to the kernel's that stores the most with the fewest instructions; in a kernel
+        whose groups have different tasks, the one that also reads the most (the bias)."""
         body = next(l.body for l in self.loops if l.header == way[0])
-        weights = {a: (sum(bytes_of(i, ("STG",)) for i in b.instructions), -len(b.instructions), 0)
-                   for a, b in self.blocks.items()}
+        stores, reads = (("STG", "STSM"), ("LDS",)) if has_tasks(self.code) else (("STG",), ())
+        weights = {a: (sum(bytes_of(i, stores) for i in b.instructions), sum(bytes_of(i, reads) for i in b.instructions),
+                       -len(b.instructions)) for a, b in self.blocks.items()}
         ways = []
         for start in {b for a in body for b in self.edges[a]} - body:
             beyond = set(order_of(self.edges, start)) - body
@@ -501,3 +504,18 @@ class Kernel:
         innermost = [l for l in candidates if not any(o is not l and o.body < l.body for o in candidates)]
         ways = [self.trip(l) for l in innermost]
         return max(ways, key=lambda way: tuple(map(sum, zip(*[self.weights[a] for a in way]))), default=None)
+
+
+def has_tasks(code):
+    """Whether the kernel's warp groups have different tasks: they pass registers to each other."""
+    return any(base(i) == "USETMAXREG" for i in code)
+
+
+def finishing(code):
+    """The instructions for a tile of a warp of group 3, not its first, which finishes what others have multiplied
+    (cuda/matmul/tensor_core_pipeline.cuh); none if the kernel has no such group or it only stores."""
+    if not has_tasks(code):
+        return []
+    kernel = Kernel(code, (3 * 128 + 32,), ("STS",))
+    way = kernel.main_loop(lambda i: bytes_of(i, ("STS",)))
+    return kernel.instructions(way) if way else []

@@ -42,6 +42,7 @@ class Paths(unittest.TestCase):
         self.assertTrue(early("ACQBULK", "LDG.E", "EXIT"))
         self.assertTrue(early("PREEXIT", "EXIT"))
         self.assertFalse(early("LDG.E", "EXIT", arch="sm_80"))
+        self.assertFalse(early("LDC", "EXIT", "BRA"))  # has no code for this GPU
 
     def test_sums_are_counted_once_however_many_products_they_take(self):
         trip = [sass.parse(f"/*0000*/ HMMA.16816.F32.BF16 {o} ;")
@@ -208,6 +209,40 @@ class Paths(unittest.TestCase):
             end:
             EXIT""")
         self.assertEqual(len(flow.instructions(flow.after(flow.main_loop(sass.tensor_work)))), 3)
+
+
+    def test_groups_with_different_tasks(self):
+        text = """
+            USETMAXREG.DEALLOC.CTAPOOL 0x28
+            S2R R0, SR_TID.X
+            ISETP.GE.U32.AND P0, PT, R0, 0x180, PT
+            @P0 BRA `tile
+            loop:
+            LDC R1, c[0x0][0x210]
+            HGMMA.64x128x16.F32.BF16 R24, gdesc[UR12], R24, UP0
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `loop
+            @P2 BRA `without_bias
+            LDS R2, [R3]
+            without_bias:
+            STSM.16.M88.4 [R4], R8
+            EXIT
+            tile:
+            LDC R1, c[0x0][0x210]
+            IMAD.MOV.U32 R2, RZ, RZ, RZ
+            part:
+            STS.128 [R4], R8
+            VIADD R2, R2, 0x40
+            ISETP.NE.AND P0, PT, R2, 0x80, PT
+            @P0 BRA `part
+            ISETP.NE.AND P1, PT, R1, RZ, PT
+            @P1 BRA `tile
+            EXIT"""
+        flow = kernel(text)
+        self.assertEqual(len(flow.instructions(flow.after(flow.main_loop(sass.tensor_work)))), 4)  # with the bias
+        self.assertEqual(len(sass.finishing(flow.code)), 12)  # two parts
+        self.assertEqual(sass.finishing(kernel(text.replace("USETMAXREG", "NOP")).code), [])
+        self.assertEqual(sass.finishing(kernel(text.replace("STS.", "LDS.")).code), [])
 
 
 class Counting(unittest.TestCase):

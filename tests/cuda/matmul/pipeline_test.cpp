@@ -115,6 +115,18 @@ TEST_CASE("pipelined products: activations and their derivatives have the other 
   check_bits({{.m = 200, .n = 264, .k = 72, .batch = 3 * batch_for(4)}, Kind::derivative});
 }
 
+TEST_CASE("pipelined products: tiles of 256 x 192 are used only where they take less time") {
+  const auto columns = [](int64_t n, int64_t k, bool in_pipeline) {
+    cuda::Matmul<bf16> p{8192, n, k, 1, {}, {}, {}, false, nullptr, nullptr};
+    p.c[0].columns = n;
+    return cuda::columns_of_tiles(p, 132, in_pipeline);
+  };
+  CHECK(columns(2304, 768, false) == 192);  // 3 rounds for 5
+  CHECK(columns(2304, 768, true) == 256);
+  CHECK(columns(768, 768, true) == 192);  // 1 round for 2
+  CHECK(columns(3072, 768, true) == 256);
+}
+
 #if defined(EMULATE_CUDA)
 // Three tiles for some blocks, of two steps.
 const Product three_tiles[] = {{{.m = 130, .n = 1288, .k = 72, .bias = true, .residual = true}},
