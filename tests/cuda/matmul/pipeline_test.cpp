@@ -26,7 +26,10 @@ struct Bent {
 // Returns irregular numbers: the rounding of their sums reveals any other order.
 std::vector<bf16> irregular(size_t count, double seed) {
   std::vector<bf16> x(count);
-  for (size_t i = 0; i < count; ++i) x[i] = bf16(static_cast<float>(std::sin(seed + static_cast<double>(i * i % 9973))));
+  for (size_t i = 0; i < count; ++i) {
+    const double angle = seed + static_cast<double>(i * i % 9973);
+    x[i] = bf16(static_cast<float>(std::sin(angle)));
+  }
   return x;
 }
 void make_irregular(std::vector<bf16>& x, double seed) {  // all but NaN
