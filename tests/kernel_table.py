@@ -149,7 +149,8 @@ for k in bad:
 
 def limit(kernel):
     """Warp groups ask for all that the one card has that runs them; what others are asked for, cuda_tests_86 sees."""
-    return most_of_groups if kernel.name.startswith("tensor_core_kernel<") else most_shared
+    of_groups = kernel.name.startswith(("tensor_core_kernel<", "tensor_core_pipeline_kernel<"))
+    return most_of_groups if of_groups else most_shared
 
 
 large = [k for k in kernels if k.shared is not None and k.shared > limit(k)]
