@@ -94,7 +94,9 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
   PipelineStage<Tile::stages> stage;
   unsigned parity = 0;
   for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x, parity ^= 1) {
-    float sum[2][16][4];  // 128 columns each: products of 256 need more registers than 512 threads begin with
+    // 128 columns each: products of 256 need more registers than 512 threads begin with. Zeros are added to, as in the
+    // other kernel: a sum of no numbers but -0 is 0.
+    float sum[2][16][4] = {};
     int last = 0;
     for (int k = 0; k < depth; k += Tile::depth, stage.advance()) {
       shared.full[stage.index].wait(stage.parity);
@@ -105,8 +107,7 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
         for (int half = 0; half < 2; ++half)
           group_product<false, !BAlongK>(
               sum[half], of_a.farther(stage.index * A::bytes + A::offset_of_k(sixteen)),
-              of_b.farther(stage.index * B::bytes + 2 * half * B::mn_bytes + B::offset_of_k(sixteen)),
-              k > 0 || sixteen > 0);
+              of_b.farther(stage.index * B::bytes + 2 * half * B::mn_bytes + B::offset_of_k(sixteen)));
       group_products_commit();
       group_products_wait<1>();  // the step before
       if (is_leader && k > 0) shared.empty[last].arrive();
