@@ -1,5 +1,4 @@
-// Attention backward kernels: see attention.cuh, and engine/attention_formula/problem.h for the
-// derivatives g, ds, dm and dt of one tile.
+// Attention backward: see attention.cuh; engine/attention_formula/problem.h has g, ds, dm and dt of a tile.
 #pragma once
 
 #include "cuda/attention/tile.cuh"
@@ -220,8 +219,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
   if (span_gradient) write_row_sums(span_gradient, [&](int a) { return sums.ramp[a]; }, p.ramp);
 }
 
-// Gradients of spans and parameters per head: one warp for each head, and each of gridDim.y arrays
-// of rows, sums the head's rows.
+// Gradients of spans and parameters: one warp for each head, and each of gridDim.y arrays, sums the head's rows.
 template <class A>
 __global__ void __launch_bounds__(32)
     attention_add_rows_kernel(const A* rows, int64_t batch, int64_t queries, A* spans) {
