@@ -56,8 +56,8 @@ Claim for_smoke(Claim claim) {
     return !kept.contains(each.left) || (each.of_variants && !kept.contains(each.right));
   });
   for (SweptKey& key : claim.sweep) key.values.resize(2);
-  claim.seeds = {claim.seeds[0]};
-  if (!claim.learning_rates.empty()) claim.learning_rates = {claim.learning_rates[0]};
+  claim.seeds.resize(1);
+  if (!claim.learning_rates.empty()) claim.learning_rates.resize(1);
   claim.smoke = true;
   claim.few_shot.shots = std::min<int64_t>(claim.few_shot.shots, 2), claim.few_shot.seeds = 1;
   if (claim.kind == Claim::Kind::timed) claim.rounds = 1, claim.round_steps = 2;
