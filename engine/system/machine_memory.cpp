@@ -11,6 +11,7 @@
 
 #include "engine/system/files.h"
 #include "engine/types/format.h"
+#include "engine/types/machine_error.h"
 #include "engine/types/sizes.h"
 
 namespace orrery {
@@ -117,8 +118,9 @@ void check_memory(std::string_view what, double bytes, std::string_view advice) 
   constexpr double small = 1e6, reserved_bytes = 8e6;
   if (bytes < small) return;
   const auto available = static_cast<double>(available_memory());
-  check(bytes + reserved_bytes <= available, what, " needs about ", in_megabytes(bytes + reserved_bytes),
-        " of memory, but only ", in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", advice);
+  if (bytes + reserved_bytes <= available) return;
+  throw MachineError(text(what, " needs about ", in_megabytes(bytes + reserved_bytes), " of memory, but only ",
+                          in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", advice));
 }
 
 }  // namespace orrery

@@ -9,7 +9,7 @@ namespace orrery {
 // Returns the bytes that can be allocated before the system refuses or ends the process. Limits:
 // free memory and swap, control groups, addresses (ulimit -v); unreadable ones are ignored.
 int64_t available_memory();
-// Throws unless `bytes` more can be allocated. Less than a megabyte is not checked.
+// Throws MachineError unless `bytes` more can be allocated. Less than a megabyte is not checked.
 //   read: pairs.tsv needs about 604 MB of memory, but only 200 MB are free; use a smaller file
 void check_memory(std::string_view what, double bytes, std::string_view advice);
 // The advice that ends out-of-memory errors. A program sets one that fits its command, as a static

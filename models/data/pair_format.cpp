@@ -1,6 +1,7 @@
 #include "models/data/pair_format.h"
 
 #include "engine/types/check.h"
+#include "engine/types/machine_error.h"
 #include "models/data/data_format.h"
 
 namespace orrery::models {
@@ -33,6 +34,8 @@ std::vector<TextPair> read_pairs(const PairFiles& files) {
   try {
     return pair_format_of(files).read(files);
   } catch (const UnknownFormat&) {
+    throw;
+  } catch (const MachineError&) {
     throw;
   } catch (const Error& error) {
     if (!is_binary(files.source)) throw;
