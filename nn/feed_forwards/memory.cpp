@@ -152,8 +152,9 @@ Tensor layer_norm_reference(const Tensor& x, const Tensor& weight, const Tensor&
 const bool pointwise_case =
     add_gradient_case("feed_forward", "memory",
                       case_of("memory(silu)",
-                              [silu = Activation("silu")](const auto& in) {
-                                return matmul(silu(matmul(in[0], in[1], {.b = true}) + in[2]), in[3]) + in[4];
+                              [](const auto& in) {  // looked up here, for the registry may be empty before main
+                                const Tensor z = matmul(in[0], in[1], {.b = true}) + in[2];
+                                return matmul(Activation("silu")(z), in[3]) + in[4];
                               }),
                       "memory(silu)");
 const bool softmax_case =
