@@ -12,8 +12,7 @@ int64_t available_memory();
 // Throws MachineError unless `bytes` more can be allocated. Less than a megabyte is not checked.
 //   read: pairs.tsv needs about 604 MB of memory, but only 200 MB are free; use a smaller file
 void check_memory(std::string_view what, double bytes, std::string_view advice);
-// The advice that ends out-of-memory errors. A program sets one that fits its command, as a static
-// text. Default: use a smaller batch or context, a smaller model, or less data.
+// The advice that ends out-of-memory errors; a program sets one that fits its command, as a static text.
 std::string_view out_of_memory_advice() noexcept;
 void set_out_of_memory_advice(std::string_view advice);
 int64_t resident_memory();  // bytes in physical memory; 0 if unreadable

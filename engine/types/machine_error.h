@@ -1,5 +1,4 @@
-// The error type for failures of the machine, such as exhausted memory: no setting is wrong, so no
-// caller may turn it into a usage error (engine/types/usage_error.h).
+// A failure of the machine, such as exhausted memory: no setting is wrong, so it never becomes a UsageError.
 #pragma once
 
 #include "engine/types/check.h"

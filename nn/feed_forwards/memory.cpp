@@ -149,14 +149,13 @@ Tensor layer_norm_reference(const Tensor& x, const Tensor& weight, const Tensor&
   return centred / sqrt(mean(centred * centred, {-1}, true) + 1e-3) * weight + bias;
 }
 
-const bool pointwise_case =
-    add_gradient_case("feed_forward", "memory",
-                      case_of("memory(silu)",
-                              [](const auto& in) {  // looked up here, for the registry may be empty before main
-                                const Tensor z = matmul(in[0], in[1], {.b = true}) + in[2];
-                                return matmul(Activation("silu")(z), in[3]) + in[4];
-                              }),
-                      "memory(silu)");
+const bool pointwise_case = add_gradient_case(
+    "feed_forward", "memory",
+    case_of("memory(silu)",
+            [](const auto& in) {  // the registry of activations may be empty until main
+              return matmul(Activation("silu")(matmul(in[0], in[1], {.b = true}) + in[2]), in[3]) + in[4];
+            }),
+    "memory(silu)");
 const bool softmax_case =
     add_gradient_case("feed_forward", "memory",
                       case_of("memory(softmax, d_ff=9, scale=1.5)",
