@@ -106,8 +106,9 @@ std::vector<Numbers> by_hand(const Form& f, const Data<T, Result>& data) {
   return result;
 }
 
-template <class T, class Result>
-std::vector<Numbers> on_gpu(const Form& f, const Data<T, Result>& data) {
+// multiply(p): computes the product.
+template <class T, class Result, class Multiply>
+std::vector<Numbers> on_gpu(const Form& f, const Data<T, Result>& data, const Multiply& multiply) {
   DeviceArray<T> a(Device::cuda, data.a), b(Device::cuda, data.b);
   DeviceArray<Result> bias(Device::cuda, data.bias), residual(Device::cuda, data.residual[0]);
   cuda::Matmul<T, Result> p{};
@@ -123,14 +124,20 @@ std::vector<Numbers> on_gpu(const Form& f, const Data<T, Result>& data) {
     c.push_back(std::make_unique<DeviceArray<Result>>(Device::cuda, data.c[output]));
     p.c[output] = {c.back()->data() + f.offset, f.output_columns()[output]};
   }
-  if constexpr (std::is_same_v<T, float>)
-    cuda::multiply(p, f.bf16_terms);
-  else
-    cuda::multiply(p);
+  multiply(p);
   std::vector<Numbers> result;
   for (const auto& output : c) result.push_back(output->read());
   if (f.row_sums) result.push_back(row_sums.read());
   return result;
+}
+template <class T, class Result>
+std::vector<Numbers> on_gpu(const Form& f, const Data<T, Result>& data) {
+  return on_gpu(f, data, [&](const auto& p) {
+    if constexpr (std::is_same_v<T, float>)
+      cuda::multiply(p, f.bf16_terms);
+    else
+      cuda::multiply(p);
+  });
 }
 
 template <class T>

@@ -114,6 +114,18 @@ bool multiplies() {
   }
   return all;
 }
+bool multiplies_in_pipeline() {
+  cuda_on_cpu::options.architecture = 90;
+  const Form four_tiles{.m = 130, .n = 264, .k = 8};
+  const Data<bf16> data(four_tiles);
+  const auto multiply = [](const auto& p) {
+    using Kernels = cuda::TensorCoreKernels<256>;
+    const cuda::Plain<bf16> plain{};
+    REQUIRE(cuda::pipelined(cuda::plan_of<Kernels>(p, plain)));
+    cuda::run_matmul<Kernels>(p, plain);
+  };
+  return on_gpu(four_tiles, data, multiply) == by_hand(four_tiles, data);
+}
 
 constexpr Sizes small{.batch = 2,
                       .queries = 9,
@@ -159,7 +171,8 @@ std::string name_of(const Site& site) {
 }
 
 TEST_CASE("early launch: every kernel accesses device memory after its wait only, and needs its wait and its signal") {
-  const std::function<bool()> runs[] = {maps, sums, sorts, multiplies, attends, attends_on_tensor_cores};
+  const std::function<bool()> runs[] = {maps,    sums, sorts, multiplies, multiplies_in_pipeline,
+                                        attends, attends_on_tensor_cores};
   std::set<std::string> unchecked = lines_with("wait_for_earlier();");
   CHECK(unchecked.size() == lines_with("__global__").size());  // empty_kernel has none, that of bf16 products two
   unchecked.merge(lines_with("allow_next();"));
