@@ -178,12 +178,12 @@ class Fragments {
 // Sums of A's rows: products of A with ones, which the tiles of C's first columns compute too.
 // Warps across such a tile divide their 64 rows among them, 16 at a time.
 template <class Tile>
-class RowSums {
+class TileRowSums {
   static constexpr int groups = Tile::warp_rows / 16 / Tile::warps_across;
 
  public:
   // `first`: the warp's row of the tile
-  __device__ RowSums(int first, int warp_across) : first_(first), group_(warp_across * groups) {}
+  __device__ TileRowSums(int first, int warp_across) : first_(first), group_(warp_across * groups) {}
 
   template <class Fragments>
   __device__ void add(const Fragments& of_a, const unsigned char* step) {
@@ -226,7 +226,7 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   const Fragments<Tile::columns, BAlongK, false, Tile::apart> of_b(warp.column, warp.lane);
   constexpr bool may_sum_rows = !AAlongK && !BAlongK && std::is_same_v<Result, float>;
   const bool sums_rows = may_sum_rows && sums_rows_of(p, tile);
-  RowSums<Tile> row_sums(warp.row, warp.column / 16);
+  TileRowSums<Tile> row_sums(warp.row, warp.column / 16);
   wait_for_earlier();
   for (int s = 0; s < Tile::stages - 1; ++s) copies.start(shared, s, depth - s * tensor_core_depth);
   float sum[4][2 * sixteens][4] = {};

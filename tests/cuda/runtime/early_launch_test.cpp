@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/loops/sort.h"
+#include "cuda/matmul/tensor_core_kernels.cuh"
 #include "cuda/matmul/tile_copies.cuh"
 #include "engine/loops/loops.h"
 #include "engine/tensor/staging.h"
