@@ -336,7 +336,7 @@ def megabytes(text):
 
 def numbers_of_refusal(told):
     """Returns the MB that a refusal names: needed and free."""
-    found = re.search(r"([\d,.]+) MB.*?([\d,.]+) MB (?:are|is) free", told, re.S)
+    found = re.search(r"needs [a-z ]*([\d,.]+) MB.*?([\d,.]+) MB (?:are|is) free", told, re.S)
     return (megabytes(found[1]), megabytes(found[2])) if found else None
 
 
