@@ -242,7 +242,8 @@ TEST_CASE("every task and model trains and validates on the device with the CPU'
                             {"tokenizer", "sentence_piece(vocabulary=200)"},
                             {"batch_tokens", "200"}}}}};
   for (const auto& [name, learned] : all) {
-    CAPTURE(name);
+    const std::string task = name;
+    CAPTURE(task);
     const Runs runs(learned.common + Assignments{{"steps", "3"}});
     runs.train("cpu", learned.own);
     const TrainingResult result = runs.train("cuda", learned.own + on_gpu);

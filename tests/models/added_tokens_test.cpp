@@ -190,7 +190,8 @@ void check_tokens(const std::string& folder, const std::vector<TokensOfText>& al
   write_tokenizer_files(exported.path, nlohmann::ordered_json::parse(tokenizer->save()));
   const auto read_again = tokenizer_of(exported.path);
   for (const auto& [text, tokens] : all) {
-    CAPTURE(text);
+    const std::string input = text;
+    CAPTURE(input);
     CHECK(tokenizer->encode(text) == tokens);
     for (size_t chunk_size : {1, 5}) CHECK(divided(*tokenizer, text, chunk_size) == tokens);
     CHECK(restored->encode(text) == tokens);

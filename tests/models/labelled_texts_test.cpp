@@ -24,7 +24,8 @@ const std::string csv = "id,text,label\n1,\"a, \"\"b\"\"\",no\n2,second,yes\n3,t
 TEST_CASE("labelled texts: each format gives the same texts, labels and classes") {
   const Folder folder;
   for (const auto& [name, content] : {std::pair{"a.csv", csv}, std::pair{"a.tsv", tsv}, std::pair{"a.jsonl", jsonl}}) {
-    CAPTURE(name);
+    const std::string file = name;
+    CAPTURE(file);
     write_file_atomically(folder / name, content);
     const LabelledTexts found = read_labelled_texts(folder / name, "text", "label");
     CHECK(found.texts == std::vector<std::string>{"a, \"b\"", "second", "third"});

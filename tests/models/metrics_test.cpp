@@ -296,7 +296,8 @@ TEST_CASE("metrics: learned parameters of attention are logged per head, layer o
     const Folder folder;
     train(small_run(folder, "run", {{"attention", "pointwise(prelu, gate=prelu, parameters_per=" + per + ")"}}));
     const auto row = logged_rows(folder / "run").at(5);
-    INFO(per);
+    const std::string unit = per;
+    CAPTURE(unit);
     CHECK(row.at(key) != 0.25);
     CHECK(std::abs(row.at(key) - 0.25) < 0.1);
     CHECK(std::abs(row.at("gate_activation/blocks.0.attention") - 0.25) < 0.1);

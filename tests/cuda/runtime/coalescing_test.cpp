@@ -51,7 +51,8 @@ TEST_CASE("coalescing: scattered loads and stores of a warp are counted") {
     return traffic_of([&] { cuda::launch({"strided", 3, lanes}, strided_kernel, out.data(), in.input(), stride); });
   };
   for (const auto& [stride, touched, minimum] : {std::array{1, 8, 8}, {2, 16, 8}, {8, 64, 8}, {16, 64, 8}, {0, 2, 2}}) {
-    CAPTURE(stride);
+    const int elements = stride;
+    CAPTURE(elements);
     CHECK(strided(stride).touched == static_cast<uint64_t>(touched));  // 4 sectors loaded, 4 stored, if adjacent
     CHECK(strided(stride).minimum == static_cast<uint64_t>(minimum));
   }

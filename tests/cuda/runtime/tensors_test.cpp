@@ -85,7 +85,8 @@ TEST_CASE("products, and layers made of them, give on the device the CPU's numbe
   if (no_gpu()) return;
   for (const auto& [dtype, tolerance] :
        {std::pair(Dtype::f32, 1e-5), std::pair(Dtype::f64, 1e-12), std::pair(Dtype::bf16, 1e-2)}) {
-    INFO(std::string(name(dtype)));
+    const std::string type(name(dtype));
+    CAPTURE(type);
     const auto random = [dtype = dtype](const Shape& shape, int seed) { return random_tensor(shape, seed, dtype); };
     const auto same = [tolerance = tolerance](const char* what, const Inputs& inputs, const Function& f) {
       compare(what, inputs, f, tolerance);
@@ -175,7 +176,8 @@ TEST_CASE("steps of optimizers on the device equal the CPU's") {
        {std::tuple("adamw(weight_decay=0.1)", Dtype::f64, 1e-12), std::tuple("sgd", Dtype::f64, 1e-12),
         std::tuple("lion(weight_decay=0.1)", Dtype::f64, 1e-12), std::tuple("adagrad", Dtype::f64, 1e-12),
         std::tuple("adamw(weight_decay=0.1)", Dtype::bf16, 1e-6), std::tuple("muon", Dtype::bf16, 1e-4)}) {
-    INFO(std::string(spec), " ", std::string(name(dtype)));
+    const std::string optimizer = spec, type(name(dtype));
+    INFO(optimizer, " ", type);
     std::vector<Tensor> results;
     for (const Device device : {Device::cpu, Device::cuda}) {
       One model(random_tensor({70, 70}, 1, dtype).to(device));

@@ -33,7 +33,8 @@ TEST_CASE("usage error: an unknown setting, a wrong value and a value out of its
   const std::pair<const char*, const char*> wrong[] = {
       {"batches", "1"}, {"batch", "many"}, {"batch", "0"}, {"device", "tpu"}, {"attention", "softmax("}};
   for (const auto& [key, value] : wrong) {
-    CAPTURE(key);
+    const std::string setting = key;
+    CAPTURE(setting);
     CHECK_THROWS_AS(set_setting(settings, "train", key, value), UsageError);
   }
   CHECK_THROWS_AS(read_settings(parse_spec("name(0)"), settings), UsageError);
