@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/system/files.h"
+#include "engine/types/machine_error.h"
 #include "models/formats/gzip.h"
 #include "models/formats/shown_text.h"
 
@@ -23,11 +24,12 @@ void fail_unknown_format(const std::string& kind, const std::string& message) {
   throw UnknownFormat(all);
 }
 
-bool is_binary(const std::string& file) {
-  if (!file_exists(file)) return false;
+void fail_if_binary(const std::string& kind, const std::string& file, const std::string& message, const Error& error) {
+  const bool of_contents = !dynamic_cast<const UnknownFormat*>(&error) && !dynamic_cast<const MachineError*>(&error);
+  if (!of_contents || !file_exists(file)) return;
   std::array<std::byte, 4096> bytes;
   const auto begin = std::span(bytes).first(DataReader(file).read_up_to(bytes));
-  return std::ranges::find(begin, std::byte{0}) != begin.end();
+  if (std::ranges::find(begin, std::byte{0}) != begin.end()) fail_unknown_format(kind, message);
 }
 
 }  // namespace orrery::models

@@ -20,8 +20,9 @@ class UnknownFormat : public Error {
   using Error::Error;
 };
 [[noreturn]] void fail_unknown_format(const std::string& kind, const std::string& message);
-// Returns true if there is such a file and its beginning, unpacked if gzip packed it, has a zero byte, as no text has.
-bool is_binary(const std::string& file);
+// For a reader that met `error`: fails with this message if the file's beginning, unpacked if gzip packed it, has a
+// zero byte, as no text has. Returns if not, if there is no such file, or if the error is of the machine.
+void fail_if_binary(const std::string& kind, const std::string& file, const std::string& message, const Error& error);
 
 #define REGISTER_DATA_FORMAT(id, ...)                              \
   [[maybe_unused]] static const bool registered_data_format_##id = \

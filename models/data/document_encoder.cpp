@@ -70,7 +70,7 @@ class DocumentEncoder {
     } catch (const Error& error) {
       const std::string why = text("text: ", file_, many_ ? text(": document ", number_) : "", ": ", error.what(),
                                    done_ == 0 ? "" : text(" (counted from byte ", done_, ")"));
-      if (is_binary(file_)) fail_unknown_format("text", why);
+      fail_if_binary("text", file_, why, error);
       fail(why);
     }
     sink_.add(std::string_view(waiting_).substr(0, read), std::move(tokens), ends);

@@ -1,7 +1,6 @@
 #include "models/data/pair_format.h"
 
 #include "engine/types/check.h"
-#include "engine/types/machine_error.h"
 #include "models/data/data_format.h"
 
 namespace orrery::models {
@@ -33,13 +32,9 @@ std::vector<TextPair> read_pairs(const PairFiles& files) {
         " requires documents; give their column with --document_column");
   try {
     return pair_format_of(files).read(files);
-  } catch (const UnknownFormat&) {
-    throw;
-  } catch (const MachineError&) {
-    throw;
   } catch (const Error& error) {
-    if (!is_binary(files.source)) throw;
-    fail_unknown_format("pairs", error.what());
+    fail_if_binary("pairs", files.source, error.what(), error);
+    throw;
   }
 }
 

@@ -126,7 +126,7 @@ TextChunks::TextChunks(const TextFiles& files) {
                                          take(chunk, before);
                                        } catch (const Error& error) {
                                          const std::string why = text("text: ", file, ": ", error.what());
-                                         if (is_binary(file)) fail_unknown_format("text", why);
+                                         fail_if_binary("text", file, why, error);
                                          fail(why);
                                        }
                                      },

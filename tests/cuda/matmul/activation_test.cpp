@@ -13,22 +13,12 @@
 #include "nn/formulas/activation.h"
 #include "nn/formulas/epilogue.h"
 #include "tests/cuda/kernel_testing.h"
+#include "tests/cuda/matmul/bent.h"
 
 namespace orrery {
 namespace {
 
 using Numbers = std::vector<double>;
-
-struct Bent {
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return x > 0 ? x * x + 1 : -x;
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T x) const {
-    return x > 0 ? x + x : T(-1);
-  }
-};
 
 struct Form {
   int64_t m, n, k, batch = 1;

@@ -7,21 +7,11 @@
 #include <cmath>
 
 #include "cuda/matmul/activation.cuh"
+#include "tests/cuda/matmul/bent.h"
 #include "tests/cuda/matmul/products.h"
 
 namespace orrery {
 namespace {
-
-struct Bent {
-  template <class T>
-  HOST_DEVICE T value(T x) const {
-    return x > 0 ? x * x + 1 : -x;
-  }
-  template <class T>
-  HOST_DEVICE T derivative(T x) const {
-    return x > 0 ? x + x : T(-1);
-  }
-};
 
 // Returns irregular numbers: the rounding of their sums reveals any other order.
 std::vector<bf16> irregular(size_t count, double seed) {
