@@ -73,6 +73,12 @@ def browser():
     return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
 
 
+hold_frames = """
+  const frame = requestAnimationFrame.bind(window), held = [];
+  window.requestAnimationFrame = (call) => held.push(call);
+  window.releaseFrames = () => { window.requestAnimationFrame = frame; held.forEach(frame); };"""
+
+
 class Page:
     def __init__(self, driver, path):
         self.driver, self.path = driver, path
@@ -91,6 +97,17 @@ class Page:
             "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
         )
         return self
+
+    # Returns the page's height before any work that the page put off to a later frame.
+    def load_without_frames(self, width):
+        self.load(width)
+        held = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": hold_frames})
+        self.driver.get("file://" + self.path)
+        self.driver.execute_async_script("setTimeout(arguments[0], 200)")
+        height = self.run("return document.documentElement.scrollHeight")
+        self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", held)
+        self.run("releaseFrames()")
+        return height
 
     def open(self, width=1600, dark=False):
         self.load(width, dark)
@@ -195,13 +212,15 @@ follow_link = """
   document.querySelector('#contents details').open = true;
   link.click();
   let last = -1, still = 0;
-  const target = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+  const target = document.getElementById(decodeURIComponent(link.hash.slice(1))), start = performance.now();
   (function wait() {
-    const y = Math.round(scrollY);
-    still = y === last ? still + 1 : 0, last = y;
-    if (still < 8) { setTimeout(wait, 50); return; }
+    const y = Math.round(scrollY), top = target.getBoundingClientRect().top;
     const atEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
-    done([link.textContent, target.getBoundingClientRect().top, atEnd]);
+    const right = 0 <= top && top <= 40 || atEnd && top > 0;
+    still = y === last ? still + 1 : 0, last = y;
+    // A slow machine may pause within a smooth scroll: a wrong place is the last one only after five seconds.
+    if (still < 8 || !right && performance.now() - start < 5000) { setTimeout(wait, 50); return; }
+    done([link.textContent, top, right]);
   })();"""
 
 
@@ -209,13 +228,12 @@ def check_contents(page, name):
     for width in (400, 1600):
         for at in (0.3, 0.6, 0.85, 1):
             page.load(width)
-            title, top, at_end = page.driver.execute_async_script(follow_link, at)
+            title, top, right = page.driver.execute_async_script(follow_link, at)
             check(
-                0 <= top <= 40 or at_end and top > 0,
+                right,
                 f"{name} at width {width}: the link '{title}' leads to {top} pixels below the window's top",
             )
-        page.load(width)
-        before = page.run("return document.documentElement.scrollHeight")
+        before = page.load_without_frames(width)
         page.see_all()
         after = page.run("return document.documentElement.scrollHeight")
         check(before == after, f"{name} at width {width}: seen, it is {after} and no longer {before} pixels high")

@@ -60,10 +60,10 @@ function mapControls(choices, change) {
 }
 const rootsTitle = 'colors by the square root of values, so that small values are visible';
 
-// A legend of the colors and marks.
+// A legend of the colors and marks. A scale shown before the page is painted keeps its height.
 function scaleBar({signed, quantity, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
-  const low = element('span'), high = element('span'), what = element('span', {}, quantity);
+  const low = element('span'), high = element('span'), roots = element('span', {}, ', square-root scale');
   const swatch = element('canvas', {width: 1, height: 1, class: 'swatch', 'aria-hidden': 'true'});
   const line = (kind) => drawn(
       'svg', {class: 'swatch', viewBox: '0 0 14 10', 'aria-hidden': 'true'},
@@ -71,7 +71,8 @@ function scaleBar({signed, quantity, none, slots, spans}) {
   const entry = (picture, text) => element('span', {class: 'key'}, picture, text);
   return {
     bar: element(
-        'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high), what,
+        'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high),
+        element('span', {}, quantity, signed ? null : roots),
         none ? entry(swatch, none) : null, slots ? entry(line('slots'), 'slots to its right') : null,
         spans ? entry(line('span'), 'end of the attention span') : null),
     show(scale) {
@@ -81,7 +82,7 @@ function scaleBar({signed, quantity, none, slots, spans}) {
       new Uint32Array(grey.data.buffer)[0] = colours[256];
       swatch.getContext('2d').putImageData(grey, 0, 0);
       low.textContent = numberText(scale.low), high.textContent = numberText(scale.high);
-      what.textContent = quantity + (scale.roots ? ', square-root scale' : '');
+      roots.style.visibility = scale.roots ? '' : 'hidden';  // its place stays reserved
     }
   };
 }
@@ -270,6 +271,7 @@ function renderMatrix(section, head, body) {
         }],
         draw));
   body.append(view.element, bar.bar);
+  bar.show(scale);
   redrawMaps.push(draw);
   inPieces(draw);
 }
@@ -277,8 +279,9 @@ function renderMatrix(section, head, body) {
 function renderMatrices(section, head, body) {
   const {rows, columns, signed, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
   const maps = new Array(packed.length), bar = scaleBar(section.data);
+  const common = scaleOf(packed.map((map) => map.values), signed, section.data);
   const caption = element('h3'), view = new MapView(section.data, section.title);
-  let chosen = 0, common = null, colours = mapColours(signed), own = false, roots = null;
+  let chosen = 0, colours = mapColours(signed), own = false, roots = false;
   const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed, {}) : common), roots});
   const thumbs =
       element('div', {class: 'thumbs', role: 'radiogroup', 'aria-label': `${section.title}: ${down} and ${across}`});
@@ -292,7 +295,7 @@ function renderMatrices(section, head, body) {
       button.tabIndex = k === i ? 0 : -1;
     });
     caption.textContent = packed[i].name;
-    if (!common) return;
+    if (!maps[i]) return;
     view.show(maps[i], scaleAt(i), colours, packed[i].name);
     bar.show(scaleAt(i));
   };
@@ -329,31 +332,36 @@ function renderMatrices(section, head, body) {
             inPieces(() => paint(button.firstChild, maps[i], rows.length, columns.length, scaleAt(i), colours)));
     inPieces(() => choose(chosen));
   };
+  // All that has a size is there before the page is painted; values are unpacked later.
+  const choices = [{
+    name: 'own scales',
+    title: 'scale each map to its own smallest and largest value',
+    on: false,
+    set: (on) => {
+      own = on;
+    }
+  }];
+  if (!signed)
+    choices.push({
+      name: 'square root',
+      title: rootsTitle,
+      on: false,
+      set: (on) => {
+        roots = on;
+      }
+    });
+  const controls = mapControls(choices, draw);
+  head.append(controls);
+  choose(chosen);
+  bar.show(common);
   packed.forEach((each, i) => inPieces(() => {
                    maps[i] = {...unpacked(each.values), span: each.span};
                  }));
   inPieces(() => {
-    common = scaleOf(maps, signed, section.data);
-    roots = !signed && wantsRoots(maps, common);
-    const choices = [{
-      name: 'own scales',
-      title: 'scale each map to its own smallest and largest value',
-      on: false,
-      set: (on) => {
-        own = on;
-      }
-    }];
-    if (!signed)
-      choices.push({
-        name: 'square root',
-        title: rootsTitle,
-        on: roots,
-        set: (on) => {
-          roots = on;
-        }
-      });
-    head.append(mapControls(choices, draw));
-    draw();
+    if (!signed && wantsRoots(maps, common))
+      controls.lastChild.click();
+    else
+      draw();
     redrawMaps.push(draw);
   });
 }
