@@ -32,7 +32,8 @@
 // a nonzero weight for one becomes NaN.
 #pragma once
 
-#include "cuda/attention/tensor_core_backward.cuh"
+#include "cuda/attention/warp_group_keys.cuh"
+#include "cuda/attention/warp_group_queries.cuh"
 
 namespace orrery::cuda {
 
@@ -193,29 +194,40 @@ void tensor_core_attention_forward(const P& p) {
 
 template <class P>
 void tensor_core_attention_backward(const P& p) {
-  const int64_t rows = decltype(P::weights)::softmax ? p.rows() : 0;
+  const int64_t rows = decltype(P::weights)::softmax ? int64_t{p.batch} * p.query_heads * rows_of_terms(p) : 0;
   const Workspace workspace(rows * static_cast<int64_t>(sizeof(TensorCoreRowTerms)));
   auto* const terms = static_cast<TensorCoreRowTerms*>(workspace.data());
   if (rows > 0) {
     const auto heads = static_cast<unsigned>(p.batch * p.query_heads);
-    const unsigned blocks = (static_cast<unsigned>(p.queries) + queries_of_terms - 1) / queries_of_terms;
+    const auto blocks = static_cast<unsigned>(rows_of_terms(p) / queries_of_terms);
     launch({"attention: inner products", dim3(heads, blocks), attention_threads}, tensor_core_attention_terms_kernel<P>,
            p, terms);
   }
+  const auto maps = attention_maps(p);
   with_tensor_core_size(p, [&]<int Size>() {
     using OfQueries = TensorCoreQueriesTile<Size>;
     using OfKeys = TensorCoreKeysTile<Size>;
     const int64_t query_heads = int64_t{p.batch} * p.query_heads, kv_heads = int64_t{p.batch} * p.kv_heads;
-    const int64_t warps = (p.queries + OfQueries::owned_rows - 1) / OfQueries::owned_rows * warps_of_queries;
+    const int64_t owned = maps ? group_block_rows : OfQueries::owned_rows,
+                  warps = (p.queries + owned - 1) / owned * (maps ? group_block_rows / 16 : warps_of_queries);
     const Workspace of_warps(p.gradients.parameters ? parameters_of<P> * query_heads * warps * 4 : 0);
     auto* const parameters = p.gradients.parameters ? static_cast<float*>(of_warps.data()) : nullptr;
-    if (p.gradients.query.data && query_heads * p.queries > 0)
+    if (p.gradients.query.data && maps)
+      launch(group_attention_launch<GroupQueriesTiles<Size>>("attention: backward of queries by warp groups",
+                                                             query_tiles_of(p)),
+             warp_group_attention_backward_queries_kernel<P, Size>, p, *maps, terms, parameters);
+    else if (p.gradients.query.data && query_heads * p.queries > 0)
       launch(
           tensor_core_attention_launch<OfQueries>("attention: tensor core backward of queries", query_heads, p.queries),
           tensor_core_attention_backward_queries_kernel<P, Size>, p, terms, parameters);
     if (parameters)
       add_rows_of_heads<float>("attention: parameters", p, parameters, warps, parameters_of<P>, p.gradients.parameters);
-    if ((p.gradients.key.data || p.gradients.value.data) && kv_heads * p.keys > 0)
+    if (!p.gradients.key.data && !p.gradients.value.data) return;
+    if (maps)
+      launch(group_attention_launch<GroupKeysTiles<Size>>("attention: backward of keys by warp groups",
+                                                          key_tiles_of(p)),
+             warp_group_attention_backward_keys_kernel<P, Size>, p, *maps, terms);
+    else if (kv_heads * p.keys > 0)
       launch(tensor_core_attention_launch<OfKeys>("attention: tensor core backward of keys", kv_heads, p.keys),
              tensor_core_attention_backward_keys_kernel<P, Size>, p, terms);
   });

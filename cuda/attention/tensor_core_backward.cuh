@@ -58,7 +58,9 @@ __global__ void __launch_bounds__(attention_threads)
                    .product(ElementsOfTerms::load(gradient, first, size, aligned));
   }
   inner = across_lanes(inner, Plus{}, lanes_of_terms);
-  if (here && lane == 0) terms[row] = {log2_of_e * log_sum_or_infinity(log_sum), -inner};
+  if (lane == 0 && query < rows_of_terms(p))
+    terms[int64_t{blockIdx.x} * rows_of_terms(p) + query] =
+        here ? TensorCoreRowTerms{log2_of_e * log_sum_or_infinity(log_sum), -inner} : TensorCoreRowTerms{};
 }
 
 // Values per query for a lane's elements, with queries as rows or as columns. For columns they are
@@ -124,9 +126,9 @@ struct TileMasks {
   uint32_t visible[Blocks] = {}, kept[Blocks] = {};  // the host compiler cannot prove this
 #endif
 
-  template <bool KeysAreRows, int Count, class P>
-  __device__ void find(const WarpVisibility<KeysAreRows, Count, Blocks, P>& visibility, const P& p,
-                       const RareOptions& options, const QueryTile& q, const KeyTile& keys) {
+  template <class Visibility, class P>
+  __device__ void find(const Visibility& visibility, const P& p, const RareOptions& options, const QueryTile& q,
+                       const KeyTile& keys) {
     coverage = visibility.find_visible(p, q, keys, visible);
     if (!options.dropout() || coverage == Coverage::none) return;
     // The rng key is loaded again: kept across tiles, it would take registers.
@@ -268,7 +270,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
 #pragma unroll
     for (int n = 0; n < 2 * blocks; ++n) {
       const int i = own_query + n / 2 * 16 + ScoreLayout<false>::row(n % 2 * 2);
-      terms.set(n / 2, n % 2, i < p.queries ? all_terms[row_of(p, q) + i] : TensorCoreRowTerms{});
+      terms.set(n / 2, n % 2, i < p.queries ? all_terms[row_of_terms(p, q) + i] : TensorCoreRowTerms{});
     }
   }
   typename Tile::Result sum[blocks] = {};
@@ -344,12 +346,12 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
   const QueryTile first = {sequence, kv_head * (p.query_heads / p.kv_heads), 0};
   RowSource<Size, 2> rows = source_of_queries<Size>(p, first);
   const TensorCoreRowTerms* own_terms = nullptr;
-  if constexpr (softmax) own_terms = in_register(all_terms + row_of(p, first) + threadIdx.x % walked);
+  if constexpr (softmax) own_terms = in_register(all_terms + row_of_terms(p, first) + threadIdx.x % walked);
   constexpr int floats = sizeof(TensorCorePairTerms) / sizeof(float);
   const int offset = in_register(static_cast<int>(threadIdx.x) / 2 * floats + static_cast<int>(threadIdx.x) % 2);
   const auto next_head = [&] {
     rows.next_head();
-    if constexpr (softmax) own_terms = in_register(own_terms + p.queries);
+    if constexpr (softmax) own_terms = in_register(own_terms + rows_of_terms(p));
   };
   const QueryWalk walk(p, first, keys, owned, walked, next_head);
   const auto fetch = [&](const QueryTile& q, int buffer) {

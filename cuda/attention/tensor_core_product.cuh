@@ -95,20 +95,19 @@ __device__ inline uint32_t not_finite(uint32_t pair) { return ((pair & 0x7f807f8
 __device__ inline uint32_t finite_or_zero(uint32_t pair) { return pair & ~((not_finite(pair) >> 15) * 0xffffu); }
 
 // Returns a mask: bit r is set if row r of the tile has elements that are not finite.
-template <int Count, int Size>
-__device__ uint64_t find_bad_rows(const TensorCoreRows<Count, Size>& tile) {
-  struct alignas(16) Chunk {
-    uint32_t pair[4];
-  };
-  constexpr int at_once = Count < 32 ? Count : 32;  // fewer rows: two lanes check each
+struct alignas(16) RowChunk {
+  uint32_t pair[4];
+};
+template <class Rows>
+__device__ uint64_t find_bad_rows(const Rows& tile) {
+  constexpr int at_once = Rows::count < 32 ? Rows::count : 32;  // fewer rows: two lanes check each
   uint64_t bad = 0;
 #pragma unroll
-  for (int first = 0; first < Count; first += 32) {
+  for (int first = 0; first < Rows::count; first += 32) {
     uint32_t mine = 0;
-    const Chunk* const row = reinterpret_cast<const Chunk*>(tile.element[first + lane_of_warp() % at_once]);
 #pragma unroll 4
-    for (int n = 0; n < Size / 8; ++n) {
-      const Chunk chunk = row[n];
+    for (int n = 0; n < Rows::size / 8; ++n) {
+      const RowChunk chunk = *static_cast<const RowChunk*>(tile.chunk(first + lane_of_warp() % at_once, n));
       for (const uint32_t pair : chunk.pair) mine |= not_finite(pair);
     }
     bad |= uint64_t{__ballot_sync(~0u, mine != 0) & (~0u >> (32 - at_once))} << first;

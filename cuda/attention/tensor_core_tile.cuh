@@ -16,8 +16,11 @@ inline constexpr int64_t tensor_core_attention_size = 128;  // largest head size
 
 template <int Count, int Size>
 struct alignas(16) TensorCoreRows {
+  static constexpr int count = Count, size = Size;
   static constexpr int pitch = Size + 8;  // rows that ldmatrix reads at once are in different banks
   bf16 element[Count][pitch];
+
+  __device__ const void* chunk(int row, int n) const { return &element[row][8 * n]; }  // 16 bytes
 };
 template <int Part, int Count, int Size>
 __device__ const TensorCoreRows<Part, Size>& rows_from(const TensorCoreRows<Count, Size>& rows, int first) {
@@ -44,6 +47,15 @@ struct TensorCoreForwardTile {
 struct alignas(8) TensorCoreRowTerms {
   float log_sum, minus_centre;
 };
+// Those of a head's queries are followed by zeros, up to a multiple of 64 rows.
+template <class P>
+HOST_DEVICE int rows_of_terms(const P& p) {
+  return (p.queries + 63) / 64 * 64;
+}
+template <class P>
+__device__ int64_t row_of_terms(const P& p, const QueryTile& q) {  // of query 0
+  return int64_t{q.sequence * p.query_heads + q.head} * rows_of_terms(p);
+}
 // Values of two adjacent queries. -c is stored twice, as in the elements of a product's start.
 struct alignas(16) TensorCorePairTerms {
   float minus_centre[4], log_sum[4];  // log_sum: only the first two are used

@@ -185,16 +185,17 @@ struct ScoreLayout {
   }
 };
 
-// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its rows.
-template <bool KeysAreRows, int Count, int Blocks, class P>
+// The visibility of walked rows to a warp, `Count` at a time: full, or a mask per 16 of its rows. The
+// coverage may be that of a warp group with `Rows` rows: the group then does the same in all warps.
+template <bool KeysAreRows, int Count, int Blocks, class P, int Rows = 16 * Blocks>
 class WarpVisibility {
  public:
-  __device__ WarpVisibility(const P& p, int own, int end)
-      : own_(own) {  // own: the warp's first row; end: number of keys
+  // own: the first of the rows; end: number of keys; of_warp: the warp's first row among them
+  __device__ WarpVisibility(const P& p, int own, int end, int of_warp = 0) : own_(own), of_warp_(of_warp) {
     if (p.query_document_ids || p.bits || p.masked != MaskView::unbounded) return;  // none is full by the band alone
-    begin_ = KeysAreRows ? own + rows - 1 - p.last : own + rows - 1 + p.first;
+    begin_ = KeysAreRows ? own + Rows - 1 - p.last : own + Rows - 1 + p.first;
     const int last = KeysAreRows ? own - p.first - Count + 1 : minimum(own + p.last, end - 1) - Count + 1;
-    const bool exist = !KeysAreRows || own + rows <= end;
+    const bool exist = !KeysAreRows || own + Rows <= end;
     count_ = exist && last >= begin_ ? last - begin_ + 1 : 0;
   }
   __device__ bool is_full(int walked) const {
@@ -205,7 +206,7 @@ class WarpVisibility {
                                    uint32_t (&visible)[Blocks]) const {
     const int query = KeysAreRows ? q.first : own_, key = KeysAreRows ? own_ : keys.first;
     if (is_full(KeysAreRows ? query : key)) return Coverage::all;
-    const Coverage coverage = coverage_of(p, keys, query, KeysAreRows ? Count : rows, key, KeysAreRows ? rows : Count);
+    const Coverage coverage = coverage_of(p, keys, query, KeysAreRows ? Count : Rows, key, KeysAreRows ? Rows : Count);
     if (coverage != Coverage::some) return coverage;
     uint32_t any = 0;
 #pragma unroll
@@ -213,6 +214,7 @@ class WarpVisibility {
       visible[block] = layout(q, keys, block).visible(p, q, keys, Count / 2);
       any |= visible[block];
     }
+    if constexpr (Rows > 16 * Blocks) return coverage;
     return __ballot_sync(~0u, any != 0) ? coverage : Coverage::none;
   }
   // Sets the masks of elements that dropout keeps.
@@ -223,13 +225,12 @@ class WarpVisibility {
   }
 
  private:
-  static constexpr int rows = 16 * Blocks;
   __device__ ScoreLayout<KeysAreRows> layout(const QueryTile& q, const KeyTile& keys, int block) const {
-    return KeysAreRows ? ScoreLayout<KeysAreRows>{q.first, own_ + 16 * block}
-                       : ScoreLayout<KeysAreRows>{own_ + 16 * block, keys.first};
+    return KeysAreRows ? ScoreLayout<KeysAreRows>{q.first, own_ + of_warp_ + 16 * block}
+                       : ScoreLayout<KeysAreRows>{own_ + of_warp_ + 16 * block, keys.first};
   }
 
-  int own_, begin_ = 0, count_ = 0;  // fully visible tiles: range of their first walked row
+  int own_, of_warp_, begin_ = 0, count_ = 0;  // fully visible tiles: range of their first walked row
 };
 
 }  // namespace orrery::cuda

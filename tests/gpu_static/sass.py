@@ -439,7 +439,7 @@ class Kernel:
         self.loops = loops_of(self.edges, code[0].address)
         self.trips = {loop.header: loop.trips(self.flow, self.thread) for loop in self.loops}
         copies = any(base(i) == "LDGSTS" for i in code)
-        moves = moves or (("LDGSTS",) if tensor and copies else ("LDGSTS", "LDG", "STG"))
+        moves = moves or (("LDGSTS",) if tensor and (copies or has_tasks(code)) else ("LDGSTS", "LDG", "STG"))
         # Criteria of a path: the most work for tensor cores, the most bytes, the fewest instructions.
         self.weights = {a: (sum(map(tensor_work, b.instructions)), sum(bytes_of(i, moves) for i in b.instructions),
                             -len(b.instructions)) for a, b in self.blocks.items()}

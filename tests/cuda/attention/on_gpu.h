@@ -101,8 +101,9 @@ struct OperandsOnDevice {
   NumbersOnDevice<A> relative_bias, span;
 };
 
-template <class T, class Weights>
-Results attention_on_gpu(const Case& c, const Weights& weights) {
+// change(p): sets what a case does not have, before forward and before backward.
+template <class T, class Weights, class Change>
+Results attention_on_gpu(const Case& c, const Weights& weights, const Change& change) {
   using A = Arithmetic<T>;
   const Sizes& s = c.sizes;
   const int64_t width = s.query_heads * s.value_size;
@@ -123,15 +124,21 @@ Results attention_on_gpu(const Case& c, const Weights& weights) {
   p.key_lengths = lengths.data(), p.query_document_ids = of_queries.data(), p.key_document_ids = of_keys.data();
   c.table.give_to(p, bits.data(), coverage.data());
 
+  change(p);
   cuda::attention_forward(p, weights);
   p.statistics = {sum.data(), positive_sum.data(), entropy.data(), zero_fraction.data(), maximum.data()};
   cuda::attention_statistics(p, weights);
   p.output_gradient = output_gradient.in(), p.gradients = gradients.gradients();
   p.statistics_gradients = {positive_sum.data(), entropy.data(), sum_gradient.data(), entropy_gradient.data()};
+  change(p);
   cuda::attention_backward(p, weights);
   output.fetch();
   return {host_output.numbers(), log_sum.read(), gradients.operands(), sum.read(),
           positive_sum.read(),   entropy.read(), zero_fraction.read(), maximum.read()};
+}
+template <class T, class Weights>
+Results attention_on_gpu(const Case& c, const Weights& weights) {
+  return attention_on_gpu<T>(c, weights, [](const auto&) {});
 }
 template <class T>
 Results attention_on_gpu(const Case& c) {

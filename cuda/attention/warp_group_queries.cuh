@@ -1,0 +1,168 @@
+// dq of attention by warp groups: see warp_group_walk.cuh.
+#pragma once
+
+#include "cuda/attention/warp_group_walk.cuh"
+
+namespace orrery::cuda {
+
+template <int Size>
+using GroupQueriesTiles = GroupTiles<Size, 4, false>;
+
+template <class P>
+HOST_DEVICE int query_tiles_of(const P& p) {
+  return p.batch * p.query_heads * ((p.queries + group_block_rows - 1) / group_block_rows);
+}
+
+// The values of a lane's two queries.
+struct TermsOfGroupRows {
+  float log_sum[2], minus_centre[2];
+
+  __device__ auto minus_centres() const {
+    return [this](int, int bit) { return minus_centre[bit / 2 % 2]; };
+  }
+  __device__ auto log_sums() const {
+    return [this](int, int bit) { return log_sum[bit / 2 % 2]; };
+  }
+};
+
+// By a warp of group 0.
+template <int Size, class P>
+__device__ void copy_keys(GroupQueriesTiles<Size>& tiles, const P& p, const AttentionMaps& maps) {
+  TileCopies copies(tiles, elected());
+  for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x)) {
+    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+    copies.load_own(maps.query, maps.output_gradient, q.sequence, q.head, q.first);
+    const KeyWalk walk(p, q, group_block_rows, group_rows);
+    const int head = kv_head(p, q);
+    for (KeyTile keys = walk.begin(); walk.has(keys); keys = walk.after(keys))
+      copies.load_walked(maps.key, maps.value, q.sequence, head, keys.first, 0, nullptr);
+    copies.end();
+  }
+}
+
+// By groups 1 and 2; `group`: 0 or 1.
+template <int Size, class P>
+__device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, const TensorCoreRowTerms* all_terms,
+                                    float* parameter_gradients, int group) {
+  constexpr bool softmax = decltype(P::weights)::softmax;
+  const int of_warp = warp_of_block() % 4 * 16;
+  const bool is_leader = threadIdx.x % group_threads == 0;
+  const RareOptions options(p);
+  const SharedOperand of_stages = tiles.walked[0][0].operand();
+  PipelineStage<GroupQueriesTiles<Size>::stages> stage;
+  unsigned parity = 0;
+  for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
+    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+    const int own_query = q.first + group * group_rows, end = length_of(p, q.sequence);
+    TermsOfGroupRows terms = {};
+    if constexpr (softmax) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int i = own_query + of_warp + ScoreLayout<false>::row(2 * h);
+        if (i >= p.queries) continue;
+        const TensorCoreRowTerms own_terms = all_terms[row_of_terms(p, q) + i];
+        terms.log_sum[h] = own_terms.log_sum, terms.minus_centre[h] = own_terms.minus_centre;
+      }
+    }
+    const WarpVisibility<false, group_rows, 1, P, group_rows> visibility(p, own_query, end, of_warp);
+    [[maybe_unused]] const auto& f = function_of<float>(p, q);
+    float parameter_sums[maximum(1, parameters_of<P>)] = {};
+    float sum[1][Size / 8][4] = {};
+    int last = -1;  // the stage whose product may be in flight
+    const auto finish = [&] {
+      group_products_wait<0>();
+      fence_sums(sum[0]);
+      if (is_leader && last >= 0) tiles.empty[last].arrive();
+      last = -1;
+    };
+    tiles.own_full.wait(parity);
+    using Own = OwnRows<Size>;
+    const Own queries(tiles.own[0][group], of_warp), gradients(tiles.own[1][group], of_warp);
+    const auto release_own = [&] {
+      if (lane_of_warp() == 0) tiles.own_empty.arrive();
+    };
+    if constexpr (Own::in_registers) release_own();
+    for (;; stage.advance()) {
+      tiles.full[stage.index].wait(stage.parity);
+      const KeyTile keys = {false, tiles.place[stage.index].first, end};
+      if (keys.first < 0) break;
+      TileMasks<1> masks;
+      masks.find(visibility, p, options, q, keys);
+      if (masks.coverage == Coverage::none) {
+        finish();
+        if (is_leader) tiles.empty[stage.index].arrive();
+        continue;
+      }
+      const auto& walked = tiles.walked[stage.index];
+      const int of_stage = stage.index * static_cast<int>(sizeof walked);
+      float s[1][8][4], g[1][8][4];
+      group_products_begin();
+      queries.start_product(of_stages.farther(of_stage), s);
+      group_products_commit();
+      gradients.start_product(of_stages.farther(of_stage + GroupTile<Size>::bytes), g);
+      group_products_commit();
+      group_products_wait<1>();  // for s, and the product of the stage before
+      fence_sums(s[0]);
+      if (is_leader && last >= 0) tiles.empty[last].arrive();
+      last = stage.index;
+      const uint64_t bad = masks.coverage == Coverage::some ? find_bad_rows(s, walked[0]) : 0;
+      const float factor = score_rows(p, options, s);
+      group_products_wait<0>();
+      fence_sums(g[0]);
+      centre_gradients(p, options, masks.kept, terms, g);
+      if constexpr (parameters_of<P> > 0) add_parameter_gradients(f, factor, masks, s, g, 0, parameter_sums);
+      uint32_t w[1][4][4], dt[1][4][4];
+      differentiate_tile(p, f, options, factor, masks, terms, s, g, 0, w, dt);
+      int from = of_stage;
+      if (bad) {
+        separate_bad_rows(walked[0], bad, group, tiles.finite[0][group], dt);
+        from = tiles.finite_from_stages(0, group);
+      }
+      fence_sums(sum[0]);
+      group_products_begin();
+      start_weights_product<Size>(dt, of_stages.farther(from), sum);
+      group_products_commit();
+    }
+    finish();
+    if constexpr (!Own::in_registers) release_own();
+    if (is_leader) tiles.empty[stage.index].arrive();
+    stage.advance();
+    if constexpr (parameters_of<P> > 0)
+      if (parameter_gradients) {
+        const int warps = query_tiles_of(p) * group_block_rows / 16;
+        const int of_head = warps / (p.batch * p.query_heads);
+        const int own_sum = (q.sequence * p.query_heads + q.head) * of_head + (own_query + of_warp) / 16;
+        for (int k = 0; k < parameters_of<P>; ++k) {
+          const float total = across_lanes(parameter_sums[k], Plus{}, 32);
+          if (lane_of_warp() == 0) parameter_gradients[k * int64_t{warps} + own_sum] = total;
+        }
+      }
+    store_rows(rows_of_queries(p, p.gradients.query, q, p.head_size), own_query + of_warp, p.queries, p.head_size, sum,
+               [&](int, int) { return p.scale; });
+  }
+}
+
+template <class P, int Size>
+__global__ void __launch_bounds__(group_attention_threads, 1)
+    warp_group_attention_backward_queries_kernel(const __grid_constant__ P p,
+                                                 const __grid_constant__ AttentionMaps maps,
+                                                 const TensorCoreRowTerms* terms, float* parameter_gradients) {
+  if (!warp_groups()) return;
+  auto& tiles = shared_memory<GroupQueriesTiles<Size>>();
+  const int group = warp_of_block() / 4;
+  if (threadIdx.x == 0) tiles.init_barriers();
+  __syncthreads();
+  wait_for_earlier();
+  if (group == 0) {
+    give_registers<56>();
+    if (threadIdx.x < 32) {
+      copy_keys(tiles, p, maps);
+      allow_next();
+    }
+  } else {
+    take_registers<224>();
+    sum_query_gradients(tiles, p, terms, parameter_gradients, group - 1);
+  }
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,184 @@
+// Attention backward by warp groups, of a GPU or its emulation, against a plain loop in f64.
+#include "engine/loops/loops.h"  // so that nvcc compiles this file
+#include "tests/cuda/attention/tensor_core_cases.h"
+
+namespace orrery {
+namespace {
+
+bool has_no_warp_groups() { return no_gpu() || !cuda::warp_groups() || !cuda::has_tensor_maps(); }
+
+// More tiles of 128 rows than the emulated GPU has multiprocessors, and GPUs that have 132 at 34 sequences.
+Sizes many_tiles(int64_t size) {
+  Sizes sizes = sizes_of(260, 300, size, size);
+  sizes.batch = cuda::device_properties().multiprocessors > 8 ? 34 : 1;
+  return sizes;
+}
+
+// Blocks of the emulated GPU have three tiles. The first queries see no key and the last keys are masked, and both have
+// NaN; all other numbers are whole.
+Case with_hidden_nans(int64_t size) {
+  Sizes sizes = sizes_of(130, 140, size, size);
+  sizes.batch = 1, sizes.query_heads = sizes.kv_heads = cuda::device_properties().multiprocessors + 1;
+  Case c = whole_case(sizes, causal);
+  c.options.query_offset = -20, c.lengths = {100};
+  const int64_t width = sizes.query_heads * size;
+  for (Numbers* x : {&c.operands.query, &c.output_gradient}) (*x)[static_cast<size_t>(5 * width)] = NAN;
+  for (Numbers* x : {&c.operands.key, &c.operands.value}) (*x)[static_cast<size_t>(105 * width)] = NAN;
+  return c;
+}
+
+TEST_CASE("attention by warp groups: every option, for short and long heads") {
+  if (has_no_warp_groups()) return;
+  for (const Kind kind : kinds)
+    for (int choice = 0; choice < choices; ++choice) {
+      CAPTURE(choice);
+      check_case(case_with(choice % 2 ? sizes_of(65, 130, 16, 8) : sizes_of(65, 130, 24, 72), kind, choice));
+    }
+}
+
+TEST_CASE("attention by warp groups: windows and hidden tiles, over several tiles of a block") {
+  if (has_no_warp_groups()) return;
+  for (const int64_t width : {1, 64, 65, 128})
+    for (const int64_t at : {-70, 0, 64, 300}) {
+      CAPTURE(width);
+      CAPTURE(at);
+      Case c = case_with(many_tiles(8), kinds[static_cast<size_t>(width + at + 70) % 3], nothing);
+      c.options.window = width, c.options.query_offset = at, c.options.causal = (width + at) % 2 == 0;
+      check_case(c);
+    }
+}
+
+TEST_CASE("attention by warp groups: integers give exactly the results of the plain loop, in every order of threads") {
+  if (has_no_warp_groups()) return;
+  for (const int64_t size : {64, 128})
+    for (const int choice : {causal, everything}) {
+      CAPTURE(size);
+      CAPTURE(choice);
+      Sizes sizes = many_tiles(size);
+      sizes.query_heads = sizes.kv_heads = 2;
+      const Case c = whole_case(sizes, choice);
+      const Results expected = plain(c);
+      in_every_order([&] { at_every_landing([&] { CHECK(same_when_rounded(on_tensor_cores(c), expected)); }); });
+    }
+}
+
+TEST_CASE("attention by warp groups: results are bit-identical in every run") {
+  if (has_no_warp_groups()) return;
+  for (const Kind kind : kinds) {
+    Case c = case_with(many_tiles(64), kind, everything);
+    c.fill(true);
+    const Results first = on_tensor_cores(c);
+    at_every_landing([&] { CHECK(same_bits(on_tensor_cores(c), first)); });
+  }
+}
+
+// F(s) = a s^2
+struct Square {
+  using tensor_cores = void;
+  float a = 1;
+  template <class A>
+  HOST_DEVICE A value(A s) const {
+    return static_cast<A>(a) * s * s;
+  }
+  template <class A>
+  HOST_DEVICE A derivative(A s) const {
+    return 2 * static_cast<A>(a) * s;
+  }
+  template <class A>
+  HOST_DEVICE void parameter_derivatives(A s, A* derivatives) const {
+    derivatives[0] = s * s;
+  }
+};
+struct SquareOfHead {
+  static constexpr int count = 1;
+  template <class A>
+  HOST_DEVICE static Square of(const Square&, const A* parameters) {
+    return {static_cast<float>(*parameters)};
+  }
+};
+TEST_CASE("attention by warp groups: the gradient of a factor of F is <do, o> divided by it") {
+  if (has_no_warp_groups()) return;
+  for (const int64_t size : {16, 72})
+    for (const int choice : {causal, dropout}) {
+      Case c = case_with(many_tiles(size), Kind::gelu_tanh, choice);
+      c.fill(true);
+      const auto heads = static_cast<size_t>(c.sizes.query_heads);
+      const std::vector<float> factors = {0.5f, 1, 1.5f, 2};
+      REQUIRE(factors.size() == heads);
+      NumbersOnDevice<float> parameters(factors), gradients(std::vector<float>(heads, NAN));
+      const Results r = attention_on_gpu<bf16>(c, cuda::LearnedWeights<Square, SquareOfHead>{}, [&](auto& p) {
+        p.parameters = parameters.data(), p.parameter_count = 1, p.gradients.parameters = gradients.data();
+      });
+      Numbers expected(heads), sizes(heads);
+      for (size_t i = 0; i < r.output.size(); ++i) {
+        const size_t head = i / static_cast<size_t>(size) % heads;
+        const double term = c.output_gradient[i] * r.output[i] / static_cast<double>(factors[head]);
+        expected[head] += term, sizes[head] += term * term;
+      }
+      const Numbers found = gradients.read();
+      for (size_t head = 0; head < heads; ++head)  // o is rounded to bf16
+        CHECK(std::abs(found[head] - expected[head]) <= 0.02 * std::sqrt(sizes[head]));
+    }
+}
+
+TEST_CASE("attention by warp groups: NaN in queries and keys without a visible pair has no influence") {
+  if (has_no_warp_groups()) return;
+  for (const int64_t size : {64, 128}) {
+    const Case c = with_hidden_nans(size);
+    CHECK(same_when_rounded(on_tensor_cores(c), plain(c)));
+  }
+}
+
+TEST_CASE("attention by warp groups: other problems and older drivers use the other kernels") {
+  if (has_no_warp_groups()) return;
+  alignas(16) static bf16 array[64] = {};
+  AttentionProblem<float> p = Case{.sizes = sizes_of(130, 130, 64, 128)}.problem<float>();
+  const TensorView<const float> aligned{reinterpret_cast<const float*>(array), 512};
+  p.query = p.key = p.value = p.output_gradient = aligned;
+  const auto fits = [&](const auto& change) {
+    AttentionProblem<float> other = p;
+    change(other);
+    return cuda::attention_maps(other).has_value();
+  };
+  CHECK(fits([](auto&) {}));
+  CHECK_FALSE(fits([](auto& q) { q.head_size = 60; }));
+  CHECK_FALSE(fits([](auto& q) { q.value_size = 100; }));
+  CHECK_FALSE(fits([](auto& q) { q.query.stride = 516; }));
+  CHECK_FALSE(fits([](auto& q) { q.key.data = reinterpret_cast<const float*>(array + 1); }));
+  CHECK_FALSE(fits([](auto& q) { q.keys = 0; }));
+#if defined(EMULATE_CUDA)
+  cuda_on_cpu::options.has_tensor_maps = false;
+  CHECK_FALSE(fits([](auto&) {}));
+  cuda_on_cpu::options = {};
+#endif
+}
+
+#if defined(EMULATE_CUDA)
+TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is needed") {
+  if (thread_sanitizer || has_no_warp_groups()) return;
+  std::vector<Case> cases;
+  for (const int64_t size : {64, 128}) cases.push_back(with_hidden_nans(size));
+  std::vector<Results> expected;
+  for (const Case& c : cases) expected.push_back(plain(c));
+  const auto all_right = [&] {
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (!same_when_rounded(on_tensor_cores(cases[i]), expected[i])) return false;
+    return true;
+  };
+  // As in two_products_test.cpp: closed memory finds a missing wait for earlier kernels.
+  const auto right = [&] {
+    struct Restore {
+      ~Restore() { cuda_on_cpu::options.closed_memory = false; }
+    } restore;
+    bool all = true;
+    at_every_landing([&] { all = all && all_right(); });
+    cuda_on_cpu::options.closed_memory = true;
+    return all && all_right();
+  };
+  for (const char* const file : {"walk", "queries", "keys"})
+    check_that_every_barrier_is_needed("cuda/attention/warp_group_" + std::string(file) + ".cuh", right, all_barriers);
+}
+#endif
+
+}  // namespace
+}  // namespace orrery
