@@ -219,6 +219,9 @@ class Paths(unittest.TestCase):
             @P0 BRA `tile
             loop:
             LDC R1, c[0x0][0x210]
+            @P3 BRA `full
+            LDG.E R5, desc[UR4][R2.64]
+            full:
             HGMMA.64x128x16.F32.BF16 R24, gdesc[UR12], R24, UP0
             ISETP.NE.AND P1, PT, R1, RZ, PT
             @P1 BRA `loop
@@ -238,10 +241,12 @@ class Paths(unittest.TestCase):
             ISETP.NE.AND P1, PT, R1, RZ, PT
             @P1 BRA `tile
             EXIT"""
-        flow = kernel(text)
+        flow, alike = kernel(text), kernel(text.replace("USETMAXREG", "NOP"))
+        self.assertEqual(len(flow.instructions(flow.main_loop(sass.tensor_work))), 5)  # another group moves the bytes
+        self.assertEqual(len(alike.instructions(alike.main_loop(sass.tensor_work))), 6)
         self.assertEqual(len(flow.instructions(flow.after(flow.main_loop(sass.tensor_work)))), 4)  # with the bias
         self.assertEqual(len(sass.finishing(flow.code)), 12)  # two parts
-        self.assertEqual(sass.finishing(kernel(text.replace("USETMAXREG", "NOP")).code), [])
+        self.assertEqual(sass.finishing(alike.code), [])
         self.assertEqual(sass.finishing(kernel(text.replace("STS.", "LDS.")).code), [])
 
 
