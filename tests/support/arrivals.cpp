@@ -45,6 +45,7 @@ void Arrivals::add_arrival(Barrier& b, int64_t bytes, Site site) {
   if (std::find(b.arrived.begin(), b.arrived.end(), running_thread()) != b.arrived.end())
     stop("transaction barrier: a thread arrives twice in phase " + std::to_string(b.phase) + ", at " + text(site));
   b.arrived.push_back(running_thread());
+  hidden_writes().meet();
   release(&b.clock[b.phase & 1]);
   b.bytes += bytes, --b.pending;
   complete_if_done(b, site);
@@ -143,6 +144,7 @@ char* NamedBarriers::arrive(int number, int threads, bool waits, Site site) {
     refuse("a thread arrives twice before it completes");
   char* const clock = &b.clock[b.completions & 1];
   release(clock);
+  hidden_writes().meet();
   b.arrived.push_back(running_thread());
   if (waits) b.waiting.push_back(running_thread());
   if (static_cast<int>(b.arrived.size()) == threads) {

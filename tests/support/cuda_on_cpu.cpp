@@ -543,7 +543,10 @@ HiddenWrites& hidden_writes() { return worker->hidden_writes(); }
 void* shared_memory(size_t bytes) { return worker->shared_memory(bytes); }
 bool holds_shared(const void* data, size_t bytes) { return worker->holds_shared(data, bytes); }
 void watch_gap(const void* data, size_t bytes) { worker->watch_gap(data, bytes); }
-void block_barrier(Site site) { worker->barrier(site); }
+void block_barrier(Site site) {
+  if (!is_dropped(site)) hidden_writes().meet();
+  worker->barrier(site);
+}
 void wait_for_earlier(Site site) { worker->wait_for_earlier(site); }
 void allow_next(Site site) { worker->allow_next(site); }
 void group_operation(GroupStep step, void* argument, Site site) {
@@ -561,7 +564,9 @@ void warp_operation(unsigned mask, Operation operation, void* argument, Site sit
   worker->meet(mask, operation, argument, false, site);
 }
 void warp_barrier(unsigned mask, Site site) {
-  if (!is_dropped(site)) worker->meet(mask, nullptr, nullptr, true, site);
+  if (is_dropped(site)) return;
+  hidden_writes().meet();
+  worker->meet(mask, nullptr, nullptr, true, site);
 }
 
 void check_matrix_row(const char* instruction, const void* row, Site site) {

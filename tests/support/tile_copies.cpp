@@ -132,16 +132,26 @@ void TileStores::check_end() const {
 void HiddenWrites::write(const void* chunk_of_16) {
   const NotOfThread access;
   const auto at = reinterpret_cast<uintptr_t>(chunk_of_16);
-  writer_[at] = running_thread();
+  writer_[at] = {running_thread(), false};
   of_thread_[running_thread()].push_back(at);
 }
 void HiddenWrites::show() {
   const NotOfThread access;
-  auto& mine = of_thread_[running_thread()];
-  for (const uintptr_t at : mine)
-    if (const auto found = writer_.find(at); found != writer_.end() && found->second == running_thread())
-      writer_.erase(found);
-  mine.clear();
+  for (const uintptr_t at : of_thread_[running_thread()])
+    if (const auto found = writer_.find(at); found != writer_.end() && found->second.thread == running_thread())
+      found->second.shown = true;
+}
+void HiddenWrites::meet() {
+  const NotOfThread access;
+  const auto mine = of_thread_.find(running_thread());
+  if (mine == of_thread_.end()) return;
+  std::erase_if(mine->second, [&](uintptr_t at) {
+    const auto found = writer_.find(at);
+    if (found == writer_.end() || found->second.thread != running_thread()) return true;
+    if (!found->second.shown) return false;
+    writer_.erase(found);
+    return true;
+  });
 }
 void show_writes(Site site) {
   if (is_dropped(site)) return;
@@ -150,10 +160,11 @@ void show_writes(Site site) {
 }
 void HiddenWrites::check(const void* first, size_t bytes, const char* reader, Site site) const {
   const auto begin = reinterpret_cast<uintptr_t>(first);
-  const auto found = writer_.lower_bound(begin / chunk * chunk);
-  if (found != writer_.end() && found->first < begin + bytes)
-    stop(std::string(reader) + " accesses shared memory that a thread wrote without shared_written(), at " +
-         text(site));
+  for (auto at = writer_.lower_bound(begin / chunk * chunk); at != writer_.end() && at->first < begin + bytes; ++at) {
+    const std::string wrote = std::string(reader) + " accesses shared memory that a thread wrote without ";
+    if (!at->second.shown) stop(wrote + "shared_written(), at " + text(site));
+    if (at->second.thread != running_thread()) stop(wrote + "a barrier after it, at " + text(site));
+  }
 }
 
 }  // namespace cuda_on_cpu

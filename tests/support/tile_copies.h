@@ -42,18 +42,24 @@ class TileStores {
 };
 TileStores& tile_stores();  // of the running CUDA thread
 
-// Writes of a block's threads to shared memory, in chunks of 16 bytes, that are not shown yet. The
-// emulation knows the writes of stmatrix and store_chunk.
+// Writes of a block's threads to shared memory, in chunks of 16 bytes, that others may not see yet: their
+// thread has not shown them, or has been at no barrier since. The emulation knows the writes of
+// stmatrix and store_chunk.
 class HiddenWrites {
  public:
   void write(const void* chunk);  // by the running thread
   void show();                    // shows those of the running thread
+  void meet();                    // the running thread is at a barrier
   bool any() const { return !writer_.empty(); }
   void check(const void* first, size_t bytes, const char* reader, Site site) const;
   void forget() { writer_.clear(), of_thread_.clear(); }
 
  private:
-  std::map<uintptr_t, unsigned> writer_;
+  struct Writer {
+    unsigned thread;
+    bool shown;
+  };
+  std::map<uintptr_t, Writer> writer_;
   std::map<unsigned, std::vector<uintptr_t>> of_thread_;
 };
 HiddenWrites& hidden_writes();  // of the running block

@@ -84,6 +84,7 @@ enum class GroupFault {
   not_begun,
   hidden,
   not_shown,
+  not_met,
   divergent,
   other_operands,
   too_early,
@@ -104,7 +105,9 @@ __global__ void __launch_bounds__(128) group_kernel(const uint32_t* words, float
   fill();
   if (fault != GroupFault::not_shown) cuda::shared_written();
   __syncthreads();
-  if (fault == GroupFault::hidden && thread == 5) cuda::store_chunk(shared.b, {ones, ones, ones, ones});
+  if ((fault == GroupFault::hidden || fault == GroupFault::not_met) && thread == 5)
+    cuda::store_chunk(shared.b, {ones, ones, ones, ones});
+  if (fault == GroupFault::not_met) cuda::shared_written();
   const unsigned other = fault == GroupFault::other_operands && thread >= 64 ? 1024 : 0;
   const auto a = cuda::SharedOperand::at(cuda::shared_address(shared.a) + other, 64 * 128);
   const auto b = cuda::SharedOperand::at(cuda::shared_address(shared.b), 64 * 128);
@@ -138,6 +141,7 @@ TEST_CASE("faults: products of warp groups diverge, are not waited for, or read 
     CHECK(out.read()[70] == 16);
     expect_fault(run(GroupFault::not_begun)).names("warp group").offers("group_products_begin()");
     expect_fault(run(GroupFault::hidden)).names("warp group").value("wrote").offers("shared_written()");
+    expect_fault(run(GroupFault::not_met)).names("warp group").value("wrote").value("barrier");
     expect_fault(run(GroupFault::not_shown)).names("warp group").value("copies").offers("shared_written()");
     expect_fault(run(GroupFault::divergent)).names("warp group").value("two places").names("emulator_errors_test.cpp:");
     expect_fault(run(GroupFault::other_operands)).names("warp group").value("threads").value("different operands");
