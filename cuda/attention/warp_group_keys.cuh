@@ -101,19 +101,16 @@ __device__ void sum_key_gradients(GroupKeysTiles<Size>& tiles, const P& p, int g
       float s[1][8][4], g[1][8][4];
       group_products_begin();
       keys.start_product(of_stages.farther(of_stage), s);
-      group_products_commit();
       values.start_product(of_stages.farther(of_stage + GroupTile<Size>::bytes), g);
       group_products_commit();
-      group_products_wait<1>();  // for s, and the products of the stage before
-      fence_sums(s[0]);
+      group_products_wait<0>();  // also for the products of the stage before
+      fence_sums(s[0]), fence_sums(g[0]);
       if (is_leader && last >= 0) tiles.empty[last].arrive();
       last = stage.index;
       const bool check = masks.coverage == Coverage::some;
       const uint64_t bad_queries = check ? find_bad_rows(s, walked[0]) : 0;
-      const float factor = score_rows(p, options, s);
-      group_products_wait<0>();
-      fence_sums(g[0]);
       const uint64_t bad_gradients = check ? find_bad_rows(g, walked[1]) : 0;
+      const float factor = score_rows(p, options, s);
       const TermsOfGroupColumns terms = {tiles.terms[decltype(P::weights)::softmax ? stage.index : 0]};
       centre_gradients(p, options, masks.kept, terms, g);
       uint32_t w[1][4][4], dt[1][4][4];
@@ -156,13 +153,13 @@ __global__ void __launch_bounds__(group_attention_threads, 1)
   __syncthreads();
   wait_for_earlier();
   if (group == 0) {
-    give_registers<Size == 64 ? 56 : 40>();
+    give_registers<Size == 64 ? 40 : 24>();
     if (threadIdx.x < 32) {
       copy_queries(tiles, p, maps, terms);
       allow_next();
     }
   } else {
-    take_registers<Size == 64 ? 224 : 232>();
+    take_registers<Size == 64 ? 232 : 240>();
     sum_key_gradients(tiles, p, group - 1);
   }
 }

@@ -98,17 +98,14 @@ __device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, 
       float s[1][8][4], g[1][8][4];
       group_products_begin();
       queries.start_product(of_stages.farther(of_stage), s);
-      group_products_commit();
       gradients.start_product(of_stages.farther(of_stage + GroupTile<Size>::bytes), g);
       group_products_commit();
-      group_products_wait<1>();  // for s, and the product of the stage before
-      fence_sums(s[0]);
+      group_products_wait<0>();  // also for the product of the stage before
+      fence_sums(s[0]), fence_sums(g[0]);
       if (is_leader && last >= 0) tiles.empty[last].arrive();
       last = stage.index;
       const uint64_t bad = masks.coverage == Coverage::some ? find_bad_rows(s, walked[0]) : 0;
       const float factor = score_rows(p, options, s);
-      group_products_wait<0>();
-      fence_sums(g[0]);
       centre_gradients(p, options, masks.kept, terms, g);
       if constexpr (parameters_of<P> > 0) add_parameter_gradients(f, factor, masks, s, g, 0, parameter_sums);
       uint32_t w[1][4][4], dt[1][4][4];

@@ -57,7 +57,7 @@ struct GroupTiles {
   __device__ static constexpr int finite_from_stages(int operand, int group) {
     return static_cast<int>(sizeof(walked)) + (2 * operand + group) * Tile::bytes;
   }
-  // By one thread, before a __syncthreads().
+  // By one thread, before the barrier of the block.
   __device__ void init_barriers() {
     own_full.init(1), own_empty.init(group_block_rows / 16);
     for (int s = 0; s < Stages; ++s) full[s].init(1), empty[s].init(2);
