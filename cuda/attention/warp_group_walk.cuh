@@ -1,10 +1,10 @@
-// What both backward kernels of attention by warp groups share (warp_group_queries.cuh, warp_group_keys.cuh), for
-// compute capability 9.0: tiles in shared memory, the group that copies them, and products.
+// The common part of both backward kernels of attention by warp groups (warp_group_queries.cuh, warp_group_keys.cuh),
+// for compute capability 9.0: tiles in shared memory, the group that copies them, and products.
 //
 // A block of three groups works on tiles of 128 rows, of queries or of keys, until none are left:
 //
 //   group 0      a warp walks the tiles of 64 rows that masks, lengths and documents leave (tensor_core_walk.cuh), and
-//                one lane copies them to a ring of stages. Beside a stage stands which tile it is
+//                one lane copies them to a ring of stages. Each stage says which tile it has
 //   groups 1, 2  own 64 rows each, 16 a warp, and multiply
 //
 // Groups 1 and 2 never wait for each other. Products leave their results where those of tensor_core_product.cuh do, so

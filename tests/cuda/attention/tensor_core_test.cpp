@@ -5,6 +5,17 @@
 namespace orrery {
 namespace {
 
+// Calls f with the kernels that a driver with tensor maps uses, and in the emulation with the others, too.
+template <class F>
+void with_all_kernels(const F& f) {
+  f();
+#if defined(EMULATE_CUDA)
+  cuda_on_cpu::options.has_tensor_maps = false;
+  f();
+  cuda_on_cpu::options.has_tensor_maps = true;
+#endif
+}
+
 TEST_CASE("attention on tensor cores: every option") {
   if (no_gpu()) return;
   for (const Kind kind : kinds)
@@ -51,7 +62,7 @@ TEST_CASE("attention on tensor cores: a mask's table over many tiles, alone and 
         sizes.batch = 1, sizes.query_heads = 2, sizes.kv_heads = 1;
         Case c = case_with(sizes, kind, table);
         c.options.causal = is_causal, c.options.query_offset = is_causal ? 30 : 0;
-        check_case(c);
+        with_all_kernels([&] { check_case(c); });
       }
 }
 
@@ -65,7 +76,7 @@ TEST_CASE("attention on tensor cores: integers give exactly the results of the p
       CAPTURE(choice);
       const Case c = whole_case(sizes_of(65, 130, head_size, head_size), choice);
       const Results expected = plain(c);
-      in_every_order([&] { CHECK(same_when_rounded(on_tensor_cores(c), expected)); });
+      with_all_kernels([&] { in_every_order([&] { CHECK(same_when_rounded(on_tensor_cores(c), expected)); }); });
     }
 }
 
