@@ -18,7 +18,9 @@ struct HomogeneousRelu : Marked<Relu> {
 using MarkedRelu = cuda::PointwiseWeights<HomogeneousRelu>;
 using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;
 
-inline Results on_tensor_cores(const Case& c) {
+// Templates, so that a test's own file instantiates the kernels: g++ warns about internal types of other files.
+template <class C>
+Results on_tensor_cores(const C& c) {
   AttentionProblem<float> p = c.problem<float>();
   p.is_bf16 = true;
   REQUIRE(cuda::fits_tensor_cores(p));
@@ -27,7 +29,8 @@ inline Results on_tensor_cores(const Case& c) {
   return attention_on_gpu<bf16>(c, MarkedGelu{});
 }
 
-inline void check_case(Case c) {
+template <class C>
+void check_case(C c) {
   c.fill(true);
   check_rounded_twice(c, on_tensor_cores(c), plain(c));
 }
