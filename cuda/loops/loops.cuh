@@ -7,3 +7,4 @@
 #include "cuda/loops/map.cuh"
 #include "cuda/loops/reduce.cuh"
 #include "cuda/loops/rows.cuh"
+#include "cuda/loops/rows_with_sums.cuh"

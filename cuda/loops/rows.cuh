@@ -135,10 +135,18 @@ __device__ auto elements_of(const X& in, const auto& raw) {
   return std::bit_cast<Pack<T, W>>(raw);
 }
 
-template <class Threads>
+// Sums of the columns of a thread's rows: K sums of each element of its packs.
+template <class A, int K, class Threads>
+struct ColumnSums {
+  A value[Threads::packs][Threads::pack][K] = {};
+};
+struct NoColumnSums {};
+
+template <class Threads, class Sums = NoColumnSums>
 struct RowOf {
   int n;
   Threads threads = {};
+  Sums* sums = nullptr;
 
   template <class T>
   using FormulaFloat = orrery::FormulaFloat<T>;
@@ -232,6 +240,21 @@ struct RowOf {
     threads.between_barriers([&] {
       if (threads.index() == 0) f();
     });
+  }
+
+  // Adds f(in[i]...), K values, to the sums of column i, if the loop has them; in: preloaded.
+  template <class F, class... X>
+  __device__ void add_to_columns(const F& f, const X&... in) const {
+    if constexpr (!std::is_same_v<Sums, NoColumnSums>)
+#pragma unroll
+      for (int slot = 0; slot < Threads::packs; ++slot)
+        if (pack_in(slot) < all_packs())
+#pragma unroll
+          for (int j = 0; j < Threads::pack; ++j) {
+            auto value = f(detail::load(elements_of<Threads::pack>(in, in.pack[slot]).value, j)...);
+            for (size_t k = 0; k < std::size(sums->value[slot][j]); ++k)
+              sums->value[slot][j][k] += detail::Terms<decltype(value)>::get(value, static_cast<int>(k));
+          }
   }
 
  private:

@@ -21,6 +21,11 @@ class ParameterGradient {
                                       parameter.device())),
         sum(buffer_.accumulate ? Tensor::empty_like(buffer_.gradient) : buffer_.gradient) {}
 
+  // For each_row_with_sums; then done_in_place() returns the gradient.
+  SumTensor in_place() const {
+    return {is_needed_ ? buffer_.gradient : Tensor(), buffer_.accumulate, buffer_.is_leaf_buffer};
+  }
+  Tensor done_in_place() const { return is_needed_ ? buffer_.as(dtype_) : Tensor(); }
   // Returns the gradient for backward; undefined if the input requires none.
   Tensor done() const {
     if (!is_needed_) return {};

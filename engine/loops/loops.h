@@ -71,6 +71,14 @@ HOST_DEVICE void store(const Outputs<T, N>& out, int64_t i, const Values<A, N>& 
 }
 
 }  // namespace detail
+
+// A destination of sums over rows that a loop over these rows computes on a GPU.
+template <class A>
+struct SumOfRows {
+  A* out;           // null: not needed
+  bool accumulate;  // else it is overwritten
+  bool may_wait;    // its last kernel may wait (cuda/runtime/waiting.h)
+};
 }  // namespace orrery
 
 #if defined(__CUDACC__) || defined(EMULATE_CUDA)
@@ -158,6 +166,8 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
 // last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
 // nearest cache anyway. Pass `in` to these loops instead of the array, and read it nowhere else.
+// add_to_columns(f, in...) adds f(in[i]...) to the sums of column i in a loop that has sums
+// (each_row_with_sums in engine/loops/tensor_loops.h).
 //
 // Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize
 // without fast-math, and this one has the same bits for any vector width. A long sum is the sum of
@@ -218,6 +228,8 @@ struct CpuRow {
   HOST_DEVICE void once(const F& f) const {
     f();
   }
+  template <class F, class... X>
+  HOST_DEVICE void add_to_columns(const F&, const X&...) const {}  // on a CPU sum_rows adds in its own order
 
  private:
   static constexpr int lanes = 32;  // at least two vectors, so that their additions overlap

@@ -22,10 +22,12 @@
 // default is T, and Arithmetic<T> for numbers and sums.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <tuple>
 
 #include "engine/loops/loops.h"
+#include "engine/loops/tensor_sums.h"
 #include "engine/tensor/tensor.h"
 #include "engine/types/dispatch.h"
 
@@ -294,6 +296,25 @@ void each_row(const char* name, const F& f, const First& first, const More&... m
   check(width <= std::numeric_limits<int>::max(), name, ": rows of ", width, " elements are too long; at most ",
         std::numeric_limits<int>::max(), " are allowed");
   each_row(name, static_cast<int>(width), f, first, more...);
+}
+
+// Like each_row, for a formula that also adds K values per element to sums over rows. Returns false,
+// and does nothing, where this is not supported: on a CPU, and for short, odd or very long rows.
+template <class F, int K, class First, class... More>
+bool each_row_with_sums(const char* name, const F& f, const SumTensor (&to)[K], const First& first,
+                        const More&... more) {
+  const Tensor& x = *first.x;
+  const int64_t count = x.shape().rows(), width = x.shape().last();
+  if (x.device() == Device::cpu || width > std::numeric_limits<int>::max()) return false;
+  (more.check_fits(name, x.device(), count, width), ...);
+  return dispatch(x.dtype(), name, [&]<class T>() {
+    using A = Arithmetic<T>;
+    std::array<SumOfRows<A>, K> out;
+    for (size_t k = 0; k < K; ++k)
+      out[k] = {to[k].sum ? to[k].sum.template mutable_data<A>() : nullptr, to[k].accumulate, to[k].may_wait};
+    const auto body = detail::body_of<detail::RowBody>(f, detail::accesses_of<T>(first, more...), width);
+    return cuda::rows_with_sums<K, A>(count, static_cast<int>(width), body, out);
+  });
 }
 
 namespace detail {

@@ -1,4 +1,4 @@
-// Sums of two tensors of equal shape, dtype and device, without recording: for gradients.
+// Sums for gradients, without recording: of two tensors of equal shape, dtype and device.
 #pragma once
 
 #include "engine/tensor/tensor.h"
@@ -14,5 +14,11 @@ struct AddValue {
 };
 Tensor sum_of(const Tensor& a, const Tensor& b);       // a + b
 void add_in_place(const Tensor& to, const Tensor& x);  // to += x
+
+// A destination of each_row_with_sums (engine/loops/tensor_loops.h), in Arithmetic<T>.
+struct SumTensor {
+  Tensor sum;                 // undefined: not needed
+  bool accumulate, may_wait;  // as in SumOfRows (engine/loops/loops.h)
+};
 
 }  // namespace orrery

@@ -20,6 +20,10 @@ template <class... Arguments>
 void reduce(const Arguments&...) {
   detail::fail_without_cuda("reduce");
 }
+template <int, class, class... Arguments>
+bool rows_with_sums(const Arguments&...) {
+  detail::fail_without_cuda("rows_with_sums");
+}
 }  // namespace cuda
 
 }  // namespace orrery

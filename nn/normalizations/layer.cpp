@@ -4,7 +4,8 @@
 // With g = dy and h = g weight:
 //   dx = r (h - mean h - xh mean(h xh))      the two means come from dmu/dx and dr/dx
 //   dweight = sum over rows of g xh,   dbias = sum over rows of g
-// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual).
+// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual),
+// and sums dweight and dbias.
 // At initialization, for rows of mean 0 and variance v (the means remove two of C directions of h):
 //   E y^2 = mean weight^2 v / (v + epsilon),   E dx^2 = (1 - 2/C) mean weight^2 / (v + epsilon) E dy^2
 // Saved for backward: x, and mu and r of each row, in the arithmetic type. xh is recomputed.
@@ -38,6 +39,12 @@ struct Forward {
   }
 };
 
+struct ParameterTerms {  // g xh and g of one element
+  template <class A>
+  HOST_DEVICE Values<A, 2> operator()(A x, A g, A mean, A rstd) const {
+    return {{g * (x - mean) * rstd, g}};
+  }
+};
 struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A mu, A s, In<T> pending, Out<T> dx) const {
@@ -52,13 +59,7 @@ struct InputGradient {
       row.map(dx, accumulated, in, g, weight, previous);
     else
       row.map(dx, gradient, in, g, weight);
-  }
-};
-
-struct ParameterTerms {  // g xh and g of one element
-  template <class A>
-  HOST_DEVICE Values<A, 2> operator()(A x, A g, A mean, A rstd) const {
-    return {{g * (x - mean) * rstd, g}};
+    row.add_to_columns([&](A x_i, A g_i) { return ParameterTerms{}(x_i, g_i, mu, s); }, in, g);
   }
 };
 
@@ -76,18 +77,24 @@ struct LayerNorm {
   }
   Gradients<3> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
-    Gradients<3> d;
-    if (saved.needs(0)) {
-      d[0] = Tensor::empty_like(x);
-      each_row(name, InputGradient{}, row_of(x), broadcast(weight), row_of(dy), per_row(mean), per_row(rstd),
-               optional_row(saved.take_pending_gradient(0)), out_row(d[0]));
+    const Tensor pending = saved.needs(0) ? saved.take_pending_gradient(0) : Tensor();
+    const Tensor dx = saved.needs(0) ? Tensor::empty_like(x) : Tensor();
+    const auto with_operands = [&](const auto& loop) {
+      return loop(row_of(x), broadcast(weight), row_of(dy), per_row(mean), per_row(rstd), optional_row(pending),
+                  out_row(dx));
+    };
+    const auto rows_alone = [&](const auto&... x) { each_row(name, InputGradient{}, x...); };
+    if (!saved.needs(1) && !saved.needs(2)) {
+      with_operands(rows_alone);
+      return {dx, {}, {}};
     }
-    if (saved.needs(1) || saved.needs(2)) {
-      const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
-      sum_rows(name, ParameterTerms{}, out_sums(dw.sum, db.sum), row_of(x), row_of(dy), per_row(mean), per_row(rstd));
-      d[1] = dw.done(), d[2] = db.done();
-    }
-    return d;
+    const ParameterGradient dw(saved, 1, weight), db(saved, 2, weight);
+    const SumTensor sums[] = {dw.in_place(), db.in_place()};
+    const auto rows_and_sums = [&](const auto&... x) { return each_row_with_sums(name, InputGradient{}, sums, x...); };
+    if (dx && with_operands(rows_and_sums)) return {dx, dw.done_in_place(), db.done_in_place()};
+    if (dx) with_operands(rows_alone);
+    sum_rows(name, ParameterTerms{}, out_sums(dw.sum, db.sum), row_of(x), row_of(dy), per_row(mean), per_row(rstd));
+    return {dx, dw.done(), db.done()};
   }
 };
 

@@ -3,7 +3,8 @@
 // With g = dy and h = g weight:
 //   dx = r h - x r^3 mean(h x)          from dr/dx = -r^3 x / C
 //   dweight = sum over rows of g x r
-// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual).
+// On a GPU the same kernel adds to dx the pending gradient from other consumers of x (a residual),
+// and sums dweight.
 // At initialization, for rows of mean square v (the mean removes one of C directions of h):
 //   E y^2 = mean weight^2 v / (v + epsilon),   E dx^2 = (1 - 1/C) mean weight^2 / (v + epsilon) E dy^2
 // Saved for backward: x, and r of each row, in the arithmetic type.
@@ -32,6 +33,12 @@ struct Forward {
   }
 };
 
+struct WeightTerm {
+  template <class A>
+  HOST_DEVICE A operator()(A x, A g, A rstd) const {
+    return g * x * rstd;
+  }
+};
 struct InputGradient {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, In<T> w, In<T> dy, A s, In<T> pending, Out<T> dx) const {
@@ -44,13 +51,7 @@ struct InputGradient {
       row.map(dx, accumulated, in, g, weight, previous);
     else
       row.map(dx, gradient, in, g, weight);
-  }
-};
-
-struct WeightTerm {
-  template <class A>
-  HOST_DEVICE A operator()(A x, A g, A rstd) const {
-    return g * x * rstd;
+    row.add_to_columns([&](A x_i, A g_i) { return WeightTerm{}(x_i, g_i, s); }, in, g);
   }
 };
 
@@ -66,18 +67,23 @@ struct RmsNorm {
   }
   Gradients<2> backward(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &weight = saved[1], &rstd = saved[2];
-    Gradients<2> d;
-    if (saved.needs(0)) {
-      d[0] = Tensor::empty_like(x);
-      each_row(name, InputGradient{}, row_of(x), broadcast(weight), row_of(dy), per_row(rstd),
-               optional_row(saved.take_pending_gradient(0)), out_row(d[0]));
+    const Tensor pending = saved.needs(0) ? saved.take_pending_gradient(0) : Tensor();
+    const Tensor dx = saved.needs(0) ? Tensor::empty_like(x) : Tensor();
+    const auto with_operands = [&](const auto& loop) {
+      return loop(row_of(x), broadcast(weight), row_of(dy), per_row(rstd), optional_row(pending), out_row(dx));
+    };
+    const auto rows_alone = [&](const auto&... x) { each_row(name, InputGradient{}, x...); };
+    if (!saved.needs(1)) {
+      with_operands(rows_alone);
+      return {dx, {}};
     }
-    if (saved.needs(1)) {
-      const ParameterGradient dw(saved, 1, weight);
-      sum_rows(name, WeightTerm{}, out_sums(dw.sum), row_of(x), row_of(dy), per_row(rstd));
-      d[1] = dw.done();
-    }
-    return d;
+    const ParameterGradient dw(saved, 1, weight);
+    const SumTensor sums[] = {dw.in_place()};
+    const auto rows_and_sums = [&](const auto&... x) { return each_row_with_sums(name, InputGradient{}, sums, x...); };
+    if (dx && with_operands(rows_and_sums)) return {dx, dw.done_in_place()};
+    if (dx) with_operands(rows_alone);
+    sum_rows(name, WeightTerm{}, out_sums(dw.sum), row_of(x), row_of(dy), per_row(rstd));
+    return {dx, dw.done()};
   }
 };
 
