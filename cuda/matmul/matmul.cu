@@ -26,13 +26,12 @@ __global__ void __launch_bounds__(matmul_threads) aligned_rows_kernel(const __gr
   for (int64_t i = int64_t{blockIdx.x} * matmul_threads + threadIdx.x; i < all; i += step) {
     const int64_t row = i / chunks % p.rows, matrix = i / chunks / p.rows, column = i % chunks * AlignedRows::chunk;
     Vector<bf16, AlignedRows::chunk> values = {};
-    for (int segment = 0; segment < 4; ++segment) {
-      const int64_t first = column - p.to_begin[segment];
-      const bf16* const from = p.from + matrix * p.from_matrix + row * p.from_stride + p.from_begin[segment] + first;
-      if (first < 0) continue;
+    for (const AlignedRows::Segment& segment : p.segments) {
+      const int64_t first = column - segment.to_begin;
+      const bf16* const from = segment.from + matrix * p.from_matrix + row * segment.stride + first;
 #pragma unroll
       for (int e = 0; e < AlignedRows::chunk; ++e)
-        if (first + e < p.count[segment]) values.value[e] = from[e];
+        if (first + e >= 0 && first + e < segment.count) values.value[e] = from[e];
     }
     bf16* const to = p.to + matrix * p.to_matrix + row * p.to_stride + column;
     *reinterpret_cast<Vector<bf16, AlignedRows::chunk>*>(to) = values;

@@ -62,6 +62,33 @@ struct MatmulPlan {
   int64_t begins[4];          // first column of each output in B
 };
 
+inline __host__ __device__ int64_t matmul_tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
+
+// The matrix with column `column` of A's stored rows, and its first and end column.
+template <class T>
+struct PartOfA {
+  const T* data;
+  int64_t stride, begin, end;
+  template <class Result>
+  static __device__ PartOfA at(const Matmul<T, Result>& p, int64_t column) {
+    const auto& parts = p.a_parts;
+    if (!std::is_same_v<T, bf16> || parts[0].columns == 0)
+      return {p.a.data, p.a.row_stride, 0, p.a.transposed ? p.m : p.k};
+    int64_t begin = 0;
+    int i = 0;
+    for (; i < 3 && column >= begin + parts[i].columns; ++i) begin += parts[i].columns;
+    return {parts[i].data, parts[i].row_stride, begin, begin + parts[i].columns};
+  }
+};
+// Returns the number of tiles down C. Parts of A that are side by side in C's rows have separate tiles.
+template <class T, class Result>
+int64_t tiles_down(const Matmul<T, Result>& p, int64_t rows) {
+  if (p.a_parts[0].columns == 0 || !p.a.transposed) return matmul_tiles(p.m, rows);
+  int64_t tiles = 0;
+  for (const auto& part : p.a_parts) tiles += matmul_tiles(part.columns, rows);
+  return tiles;
+}
+
 // The work of a block.
 template <class T>
 struct BlockTile {
@@ -72,6 +99,7 @@ struct BlockTile {
   int rows_left, columns_left;  // before the edges
   int64_t k0, k1;               // its K split
   const T *a, *b;               // first elements of the first step
+  int64_t stride_a;             // of A's stored rows
 
   // Index: the type of the divisions. A GPU divides 32-bit integers several times faster than 64-bit ones.
   template <int Rows, int Columns, class Index = int64_t, class Result>
@@ -87,7 +115,14 @@ struct BlockTile {
     const Index first = tile_in_matrix / (band * across) * band;
     const Index in_band = tile_in_matrix - first * across;
     const Index down = tiles_down - first < band ? tiles_down - first : band;
-    t.row = int64_t{first + in_band % down} * Rows;
+    Index tile_down = first + in_band % down;
+    int64_t before = 0;  // rows of C
+    for (int i = 0; std::is_same_v<T, bf16> && p.a_parts[0].columns && p.a.transposed && i < 3; ++i) {
+      const auto tiles_of_part = static_cast<Index>(matmul_tiles(p.a_parts[i].columns, Rows));
+      if (tile_down < tiles_of_part) break;
+      tile_down -= tiles_of_part, before += p.a_parts[i].columns;
+    }
+    t.row = before + int64_t{tile_down} * Rows;
     t.column = int64_t{in_band / down} * Columns;
     t.output = 0, t.first_column = 0;
     for (; t.column >= (p.c[t.output].columns + Columns - 1) / Columns * Columns; ++t.output) {
@@ -95,12 +130,15 @@ struct BlockTile {
       t.first_column += p.c[t.output].columns;
     }
     const int64_t columns = p.c[t.output].columns, b0 = plan.begins[t.output] + t.column;
-    t.rows_left = static_cast<int>(p.m - t.row < Rows ? p.m - t.row : Rows);
     t.columns_left = static_cast<int>(columns - t.column < Columns ? columns - t.column : Columns);
     t.k0 = t.split * plan.length;
     t.k1 = t.k0 + plan.length < p.k ? t.k0 + plan.length : p.k;
-    t.a = p.a.data + t.batch * p.a.batch_stride +
-          (p.a.transposed ? t.k0 * p.a.row_stride + t.row : t.row * p.a.row_stride + t.k0);
+    const auto part = PartOfA<T>::at(p, p.a.transposed ? t.row : t.k0);
+    const int64_t rows_end = p.a.transposed ? part.end : p.m;
+    t.rows_left = static_cast<int>(rows_end - t.row < Rows ? rows_end - t.row : Rows);
+    t.stride_a = part.stride;
+    t.a = part.data + t.batch * p.a.batch_stride +
+          (p.a.transposed ? t.k0 * part.stride + t.row - part.begin : t.row * part.stride + t.k0 - part.begin);
     t.b = p.b.data + t.batch * p.b.batch_stride +
           (p.b.transposed ? b0 * p.b.row_stride + t.k0 : t.k0 * p.b.row_stride + b0);
     return t;
@@ -248,8 +286,6 @@ __global__ void __launch_bounds__(matmul_threads, MatmulTile<T, Side>::blocks_at
 
 // ---- the plan, a function of sizes and alignment
 
-inline int64_t matmul_tiles(int64_t n, int64_t side) { return (n + side - 1) / side; }
-
 template <class E>
 bool aligned_rows(const E* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * static_cast<int64_t>(sizeof(E)) % 16 == 0;
@@ -276,7 +312,7 @@ template <class Kernels, class T, class Result, class Epilogue>
 MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilogue) {
   constexpr int64_t Depth = Kernels::depth;
   MatmulPlan<T, Result> plan{
-      p, matmul_tiles(p.m, Kernels::rows), tiles_across(p, Kernels::columns), 1, p.k, false, false, true, {}};
+      p, tiles_down(p, Kernels::rows), tiles_across(p, Kernels::columns), 1, p.k, false, false, true, {}};
   int64_t wanted = 1;
   if constexpr (SplitsK<Kernels>) wanted = Kernels::splits(plan.tiles_down * plan.tiles_across * p.batch, p.k);
   if (wanted > 1) {
@@ -284,6 +320,8 @@ MatmulPlan<T, Result> plan_of(const Matmul<T, Result>& p, const Epilogue& epilog
     plan.splits = matmul_tiles(p.k, plan.length);
   }
   plan.vectors_a = aligned_rows(p.a.data, p.a.row_stride) && aligned_rows(p.a.data, p.a.batch_stride);
+  for (const auto& part : p.a_parts)
+    if (part.columns) plan.vectors_a = plan.vectors_a && aligned_rows(part.data, part.row_stride);
   plan.vectors_b = aligned_rows(p.b.data, p.b.row_stride) && aligned_rows(p.b.data, p.b.batch_stride);
   plan.vectors_c = aligned_rows(epilogue.per_column, 0) && aligned_rows(epilogue.per_element, p.n);
   if constexpr (FillsSecond<Epilogue>) plan.vectors_c = plan.vectors_c && aligned_rows(epilogue.second, p.n);

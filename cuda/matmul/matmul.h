@@ -35,6 +35,14 @@ struct Matmul {
   // with f32 results, batch = 1, A stored (k, m) and B stored (k, n) support them.
   Arithmetic<T>* row_sums = nullptr;
   bool accumulate_row_sums = false;  // else they are overwritten
+  // Up to four matrices whose stored rows, side by side, are those of A, in place of `a.data`;
+  // 0 columns: unused. Only bf16 products with batch = 1 support them.
+  struct Part {
+    const T* data;
+    int64_t columns, row_stride;
+  };
+  Part a_parts[4] = {};
+  bool may_wait = false;  // C and row_sums may be written later (cuda/runtime/waiting.h)
 };
 
 // Queues the product. The order of its sums depends on the sizes alone, and so do its bits.

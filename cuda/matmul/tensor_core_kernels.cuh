@@ -11,10 +11,11 @@ template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
 __global__ void __launch_bounds__(TensorCoreTile<Columns, AAlongK, BAlongK>::threads, Columns == 128 ? 2 : 1)
     tensor_core_kernel(const __grid_constant__ MatmulPlan<bf16, Result> plan,
                        const __grid_constant__ Epilogue epilogue) {
+  const auto tile = BlockTile<bf16>::template of<tile_rows<Columns>, Columns>(plan, blockIdx.x);
   if (warp_groups())  // the GPU has wgmma (cuda/matmul/warp_group.cuh)
-    multiply_by_groups<Columns, AAlongK, BAlongK>(plan, epilogue);
+    multiply_by_groups<Columns, AAlongK, BAlongK>(plan, tile, epilogue);
   else
-    multiply_by_warps<Columns, AAlongK, BAlongK>(plan, epilogue);
+    multiply_by_warps<Columns, AAlongK, BAlongK>(plan, tile, epilogue);
 }
 
 // Returns the fastest number of K splits for tiles of 128 x 256. Multiprocessors run tiles in
@@ -98,9 +99,9 @@ struct TensorCoreKernels {
 template <class Result>
 int columns_of_tiles(const Matmul<bf16, Result>& p, int multiprocessors, bool in_pipeline) {
   constexpr int64_t blocks = 128, length = 512;  // enough to fill a GPU; of k per block
-  const int64_t wide = matmul_tiles(p.m, 128) * tiles_across(p, 256) * p.batch;
+  const int64_t wide = tiles_down(p, 128) * tiles_across(p, 256) * p.batch;
   if (wide * std::max<int64_t>(1, p.k / length) < blocks || p.n <= 128) return 128;
-  const int64_t large = matmul_tiles(p.m, 256) * tiles_across(p, 192) * p.batch;
+  const int64_t large = tiles_down(p, 256) * tiles_across(p, 192) * p.batch;
   const int64_t rounds = matmul_tiles(wide, multiprocessors), large_rounds = matmul_tiles(large, multiprocessors);
   if (fastest_splits(wide, p.k) > 1) return 256;
   if (!in_pipeline) return 3 * large_rounds < 2 * rounds ? 192 : 256;

@@ -39,7 +39,7 @@ struct PipelineTile {
   enum : int { staged = 1, finished = 2 };         // named barriers: c is written; a part is finished
 };
 struct PipelineMaps {
-  TensorMap a, b, c[4], second, per_element;
+  TensorMap a[4], b, c[4], second, per_element;  // of the parts of A and of the outputs
 };
 
 template <class Epilogue>
@@ -62,11 +62,14 @@ __device__ void copy_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16>& p
     const BlockTile<bf16> tile = pipeline_tile(plan, n);
     const int row = static_cast<int>(tile.row), column = static_cast<int>(plan.begins[tile.output] + tile.column);
     const int matrix_a = p.a.batch_stride ? tile.batch : 0, matrix_b = p.b.batch_stride ? tile.batch : 0;
+    int part = 0, begin = 0;  // of A, and its first k
     for (int k = 0; k < static_cast<int>(p.k); k += Tile::depth, stage.advance()) {
+      if (p.a_parts[0].columns && k == begin + static_cast<int>(p.a_parts[part].columns))
+        begin = k, ++part;
       TransactionBarrier& full = shared.full[stage.index];
       shared.empty[stage.index].wait(stage.parity ^ 1);
       full.expect(sizeof shared.a[0] + sizeof shared.b[0]);
-      tile_load(shared.a[stage.index], maps.a, full, {k, row, matrix_a, 0});
+      tile_load(shared.a[stage.index], maps.a[part], full, {k - begin, row, matrix_a, 0});
       unsigned char* const b = shared.b[stage.index];
       if constexpr (BAlongK)
         tile_load(b, maps.b, full, {k, column, matrix_b, 0});
@@ -278,7 +281,10 @@ std::optional<PipelineMaps> pipeline_maps(const MatmulPlan<bf16, bf16>& plan, co
     all = all && map;
     if (map) to = *map;
   };
-  make(maps.a, p.a.data, p.k, p.m, p.a.row_stride, p.a.batch_stride, Tile::rows);
+  if (!p.a_parts[0].columns) make(maps.a[0], p.a.data, p.k, p.m, p.a.row_stride, p.a.batch_stride, Tile::rows);
+  for (int i = 0; i < 4; ++i)
+    if (const auto& part = p.a_parts[i]; part.columns)
+      make(maps.a[i], part.data, part.columns, p.m, part.row_stride, 0, Tile::rows);
   int64_t columns = 0;  // of a stored row of B
   for (int i = 0; i < 4; ++i) {
     const auto& c = p.c[i];

@@ -101,6 +101,11 @@ class StepCopies {
     }
     from_ += element(0, Step::depth, stride_);
   }
+  // Continues with the matrix whose first element of the next step is `data`.
+  __device__ void continue_with(const bf16* data, int64_t stride) {
+    stride_ = static_cast<int>(stride);
+    from_ = data + element(Step::mn(row(), chunk()), Step::k(row(), chunk()), stride);
+  }
 
  private:
   __device__ void copy(unsigned char* step, int i, int valid, int64_t stride) const {
@@ -128,10 +133,12 @@ class OperandCopies {
  public:
   template <class Result>
   __device__ OperandCopies(const Matmul<bf16, Result>& product, const BlockTile<bf16>& tile)
-      : a_(tile.a, product.a.row_stride, tile.rows_left), b_(tile.b, product.b.row_stride, tile.columns_left) {}
+      : a_(tile.a, tile.stride_a, tile.rows_left), b_(tile.b, product.b.row_stride, tile.columns_left) {}
   // Starts the copies of the next step, of which `left` of k are before the end.
-  __device__ void start(Tile& shared, int stage, int left) {
+  template <class Result>
+  __device__ void start(const MatmulPlan<bf16, Result>& plan, Tile& shared, int stage, int left) {
     if (left > 0) {
+      if (AAlongK && plan.product.a_parts[0].columns) enter_part(plan, left);
       a_.start(shared.a[stage], left);
       b_.start(shared.b[stage], left);
     }
@@ -139,6 +146,13 @@ class OperandCopies {
   }
 
  private:
+  // Steps of k may begin a part of A. The tile is computed again, so that no register holds it.
+  template <class Result>
+  __device__ void enter_part(const MatmulPlan<bf16, Result>& plan, int left) {
+    const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns, uint32_t>(plan, blockIdx.x);
+    const auto part = PartOfA<bf16>::at(plan.product, tile.k1 - left);
+    if (part.begin == tile.k1 - left) a_.continue_with(part.data + tile.row * part.stride, part.stride);
+  }
   StepCopies<A, AAlongK, Tile::threads> a_;
   StepCopies<B, BAlongK, Tile::threads> b_;
 };
@@ -211,12 +225,44 @@ class TileRowSums {
   float sum_[groups][4] = {};
 };
 
-template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
-__device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+template <class Tile, class Result, int N, class Epilogue>
+__device__ void store_by_warps(const MatmulPlan<bf16, Result>& plan, const BlockTile<bf16>& tile,
+                               const float (&sum)[4][N][4], const Epilogue& epilogue) {
+  const auto origin = WarpOrigin<Tile>();  // computed again, so that no register holds it during the loop
+  store_sums<Tile::apart, 16, 0, N, Tile::columns != 192>(plan, tile, sum, origin.row, origin.column, origin.lane,
+                                                          epilogue);
+}
+
+// The destination of a tile's sums is C, or, if a block computes several tiles and parts of tiles
+// along k (tensor_core_runs.cuh), a slot: the sums [register][thread], then those of A's rows.
+struct NoSlot {
+  static constexpr bool is_last = true;
+};
+struct Slot {
+  static constexpr int threads = 256, sums = 128 * threads, floats = sums + 128;
+  float* data;   // null: C
+  bool is_last;  // of the block
+};
+template <int M, int N, class F>
+__device__ void each_in_slot(float* slot, float (&sum)[M][N][4], const F& f) {
+  static_assert(M * N * 4 * Slot::threads == Slot::sums);
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) f(sum[i][j][e], slot[((i * N + j) * 4 + e) * Slot::threads + threadIdx.x]);
+}
+struct StoreInSlot {
+  __device__ void operator()(float sum, float& stored) const { stored = sum; }
+};
+
+template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue, class To = NoSlot>
+__device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const BlockTile<bf16>& tile,
+                                  const Epilogue& epilogue, const To& to = {}) {
   using Tile = TensorCoreTile<Columns, AAlongK, BAlongK>;
   Tile& shared = shared_memory<Tile>();
   const Matmul<bf16, Result>& p = plan.product;
-  const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
   OperandCopies<Tile, typename Tile::A, typename Tile::B, AAlongK, BAlongK> copies(p, tile);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
 
@@ -228,14 +274,14 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
   const bool sums_rows = may_sum_rows && sums_rows_of(p, tile);
   TileRowSums<Tile> row_sums(warp.row, warp.column / 16);
   wait_for_earlier();
-  for (int s = 0; s < Tile::stages - 1; ++s) copies.start(shared, s, depth - s * tensor_core_depth);
+  for (int s = 0; s < Tile::stages - 1; ++s) copies.start(plan, shared, s, depth - s * tensor_core_depth);
   float sum[4][2 * sixteens][4] = {};
   int stage = 0, next = Tile::stages - 1;
 #pragma unroll 1
   for (int left = depth; left > 0; left -= tensor_core_depth) {
     cp_async_wait<Tile::stages - 2>();
     __syncthreads();  // this step has arrived from all threads, and none reads the buffer that is filled next
-    copies.start(shared, next, left - (Tile::stages - 1) * tensor_core_depth);
+    copies.start(plan, shared, next, left - (Tile::stages - 1) * tensor_core_depth);
     next = stage;
 #pragma unroll
     for (int half = 0; half < tensor_core_depth / 16; ++half) {
@@ -254,13 +300,18 @@ __device__ void multiply_by_warps(const MatmulPlan<bf16, Result>& plan, const Ep
       if (sums_rows) row_sums.add(of_a, shared.a[stage]);
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
   }
-  allow_next();
+  if (to.is_last) allow_next();
   const auto origin = WarpOrigin<Tile>();  // computed again, so that no register holds it during the loop
+  if constexpr (std::is_same_v<To, Slot>)
+    if (to.data) {
+      each_in_slot(to.data, sum, StoreInSlot{});
+      if (sums_rows) row_sums.store(to.data + Slot::sums, Tile::rows, false, origin.lane);
+      return;
+    }
   if constexpr (may_sum_rows)
     if (sums_rows)
       row_sums.store(p.row_sums + tile.split * p.m + tile.row, tile.rows_left, p.accumulate_row_sums, origin.lane);
-  store_sums<Tile::apart, 16, 0, 2 * sixteens, Columns != 192>(plan, tile, sum, origin.row, origin.column, origin.lane,
-                                                               epilogue);
+  store_by_warps<Tile>(plan, tile, sum, epilogue);
 }
 
 }  // namespace orrery::cuda

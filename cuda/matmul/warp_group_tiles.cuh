@@ -47,20 +47,34 @@ struct WarpGroupTile {
   static constexpr int rows = tile_rows<Columns>, columns = Columns, stages = Columns == 128 ? 3 : 4;
   static constexpr int threads = TensorCoreTile<Columns, true, true>::threads, groups = threads / group_threads;
   static constexpr int blocks = rows / group_rows / groups;  // blocks of 64 rows per group
+  static constexpr int rows_apart = groups * group_rows;     // from one block of a group to the next
   alignas(1024) unsigned char a[stages][rows * group_line];
   alignas(1024) unsigned char b[stages][columns * group_line];
   alignas(1024) uint32_t ones[8 * group_line / 4];  // in bf16, for the sums of A's rows
 };
 
-template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue>
-__device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const Epilogue& epilogue) {
+template <class Tile, class Result, int N, class Epilogue>
+__device__ void store_by_groups(const MatmulPlan<bf16, Result>& plan, const BlockTile<bf16>& tile,
+                                const float (&sum)[Tile::blocks][N][4], const Epilogue& epilogue) {
+  // Computed again, so that no register holds it during the loop.
+  const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
+  const int row = thread / group_threads * group_rows + thread / 32 % 4 * 16;
+  // 64 columns at a time: registers would not hold the epilogue's inputs for more.
+  const auto store = [&]<int... Part>(std::integer_sequence<int, Part...>) {
+    (store_sums<16, Tile::rows_apart, Part * 8, 8>(plan, tile, sum, row, Part * 64, lane, epilogue), ...);
+  };
+  store(std::make_integer_sequence<int, N / 8>());
+}
+
+template <int Columns, bool AAlongK, bool BAlongK, class Result, class Epilogue, class To = NoSlot>
+__device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const BlockTile<bf16>& tile,
+                                   const Epilogue& epilogue, const To& to = {}) {
   using Tile = WarpGroupTile<Columns>;
   using A = WarpGroupStep<Tile::rows, AAlongK>;
   using B = WarpGroupStep<Tile::columns, BAlongK>;
   constexpr int depth_of_step = A::depth;
   Tile& shared = shared_memory<Tile>();
   const Matmul<bf16, Result>& p = plan.product;
-  const auto tile = BlockTile<bf16>::template of<Tile::rows, Tile::columns>(plan, blockIdx.x);
   OperandCopies<Tile, A, B, AAlongK, BAlongK> copies(p, tile);
   const int depth = static_cast<int>(tile.k1 - tile.k0);
 
@@ -70,7 +84,7 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
     for (int i = static_cast<int>(threadIdx.x); i < 8 * group_line / 4; i += Tile::threads)
       shared.ones[i] = 0x3f803f80u;
   wait_for_earlier();
-  for (int s = 0; s < Tile::stages - 2; ++s) copies.start(shared, s, depth - s * depth_of_step);
+  for (int s = 0; s < Tile::stages - 2; ++s) copies.start(plan, shared, s, depth - s * depth_of_step);
 
   // Equal in all threads of a warp, which the compiler cannot derive from threadIdx.
   const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
@@ -103,31 +117,35 @@ __device__ void multiply_by_groups(const MatmulPlan<bf16, Result>& plan, const E
                 SharedOperand::at(shared_address(shared.ones), A::mn_bytes));
       }
     group_products_commit();
-    copies.start(shared, next, left - (Tile::stages - 2) * depth_of_step);
+    copies.start(plan, shared, next, left - (Tile::stages - 2) * depth_of_step);
     group_products_wait<1>();
     stage = stage == Tile::stages - 1 ? 0 : stage + 1;
     next = next == Tile::stages - 1 ? 0 : next + 1;
   }
   group_products_wait<0>();
-  allow_next();
+  if (to.is_last) allow_next();
 
   // Computed again, so that no register holds it during the loop.
   const int thread = in_register(static_cast<int>(threadIdx.x)), lane = thread % 32;
   const int row = thread / group_threads * group_rows + thread / 32 % 4 * 16;
-  constexpr int apart = Tile::groups * group_rows;  // rows from one block of a group to the next
-  if constexpr (may_sum_rows)
-    if (sums_rows && lane % 4 == 0)  // all columns of such a product are equal
+  const auto store_row_sums = [&](float* all, int rows_left, bool accumulate) {
+    if (lane % 4 == 0)  // all columns of such a product are equal
 #pragma unroll
       for (int n = 0; n < 2 * Tile::blocks; ++n) {
-        const int r = row + n / 2 * apart + n % 2 * 8 + lane / 4;
-        float* const to = p.row_sums + tile.split * p.m + tile.row + r;
-        if (r < tile.rows_left) *to = row_sum[n / 2][0][n % 2 * 2] + (p.accumulate_row_sums ? *to : 0);
+        const int r = row + n / 2 * Tile::rows_apart + n % 2 * 8 + lane / 4;
+        if (r < rows_left) all[r] = row_sum[n / 2][0][n % 2 * 2] + (accumulate ? all[r] : 0);
       }
-  // 64 columns at a time: registers would not hold the epilogue's inputs for more.
-  const auto store = [&]<int... Part>(std::integer_sequence<int, Part...>) {
-    (store_sums<16, apart, Part * 8, 8>(plan, tile, sum, row, Part * 64, lane, epilogue), ...);
   };
-  store(std::make_integer_sequence<int, Columns / 64>());
+  if constexpr (std::is_same_v<To, Slot>)
+    if (to.data) {
+      each_in_slot(to.data, sum, StoreInSlot{});
+      if (sums_rows) store_row_sums(to.data + Slot::sums, Tile::rows, false);
+      return;
+    }
+  if constexpr (may_sum_rows)
+    if (sums_rows)
+      store_row_sums(p.row_sums + tile.split * p.m + tile.row, tile.rows_left, p.accumulate_row_sums);
+  store_by_groups<Tile>(plan, tile, sum, epilogue);
 }
 
 }  // namespace orrery::cuda

@@ -29,6 +29,9 @@ struct Product {
   // Column counts, which must sum to n (or multiply() throws), if C is several dense matrices, side
   // by side in the columns of the product. All zero: one matrix.
   std::array<int64_t, 4> output_columns = {};
+  // Likewise if the stored rows of A are those of several dense matrices, side by side. Only products
+  // of bf16 on a GPU, with batch 1, support them; others throw.
+  std::array<int64_t, 4> a_columns = {};
 };
 
 // A function applied to each complete block of C while it is in the cache or in registers. It gets
@@ -57,15 +60,22 @@ struct Epilogue {
   // db. Only this product, of bf16 to float on a GPU, with batch 1, supports it; others throw.
   C* row_sums = nullptr;
   bool accumulate_row_sums = false;  // else they are overwritten
+  bool may_wait = false;             // GPU: C and row_sums are gradients of leaves, written in the backward pass
 };
 
 // Computes the product. T, the type of A and B, is float, double or bf16; C has the same type, or
 // float for bf16. Elements of bf16 are multiplied exactly (avx512_bf16 takes subnormals as zero).
 // Products, accumulated values, bias and residual are added in f32 and rounded once. The bits of
 // the result depend only on the sizes, not on the threads. All pointers are to device memory.
+// a: one matrix, or as many as p.a_columns has.
+template <class T, class C = T>
+void multiply(Device device, const Product& p, const std::array<const T*, 4>& a, const T* b,
+              std::initializer_list<C*> c, Epilogue<C> epilogue = {});
 template <class T, class C = T>
 void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
-              Epilogue<C> epilogue = {});
+              Epilogue<C> epilogue = {}) {
+  multiply(device, p, std::array<const T*, 4>{a}, b, c, epilogue);
+}
 
 // A guard: while it lives, the operands of this thread's products must not change. A GPU then makes
 // one copy with aligned rows of an operand for all products that read it.

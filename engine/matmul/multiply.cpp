@@ -208,13 +208,13 @@ template <class T, class C>
 
 #if defined(ORRERY_HAS_CUDA)
 template <class T, class C>
-void multiply_on_gpu(const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
+void multiply_on_gpu(const Product& p, const std::array<const T*, 4>& a, const T* b, std::initializer_list<C*> c,
                      const Epilogue<C>& epilogue) {
   cuda::Matmul<T, C> product{.m = p.m,
                              .n = p.n,
                              .k = p.k,
                              .batch = p.batch,
-                             .a = {a, p.transpose_a ? p.m : p.k, p.share_a ? 0 : p.m * p.k, p.transpose_a},
+                             .a = {a[0], p.transpose_a ? p.m : p.k, p.share_a ? 0 : p.m * p.k, p.transpose_a},
                              .b = {b, p.transpose_b ? p.k : p.n, p.share_b ? 0 : p.k * p.n, p.transpose_b},
                              .c = {},
                              .accumulate = p.accumulate,
@@ -222,6 +222,9 @@ void multiply_on_gpu(const Product& p, const T* a, const T* b, std::initializer_
                              .residual = epilogue.residual};
   if constexpr (!std::is_same_v<T, C>)
     product.row_sums = epilogue.row_sums, product.accumulate_row_sums = epilogue.accumulate_row_sums;
+  product.may_wait = epilogue.may_wait;
+  if (p.a_columns[0])
+    for (size_t i = 0; i < a.size(); ++i) product.a_parts[i] = {a[i], p.a_columns[i], p.a_columns[i]};
   for (size_t i = 0; i < c.size(); ++i) product.c[i] = {c.begin()[i], p.output_columns[0] ? p.output_columns[i] : p.n};
   if (epilogue.function) {
     if constexpr (std::is_same_v<T, C>) return epilogue.function->on_gpu(product, bf16_terms);
@@ -236,7 +239,8 @@ std::shared_ptr<void> copies_on_gpu() { return std::make_shared<cuda::AlignedCop
 #else
 std::shared_ptr<void> copies_on_gpu() { return nullptr; }
 template <class T, class C>
-[[noreturn]] void multiply_on_gpu(const Product&, const T*, const T*, std::initializer_list<C*>, const Epilogue<C>&) {
+[[noreturn]] void multiply_on_gpu(const Product&, const std::array<const T*, 4>&, const T*, std::initializer_list<C*>,
+                                  const Epilogue<C>&) {
   fail("matmul: built without CUDA; configure with -DORRERY_CUDA=ON");
 }
 #endif
@@ -260,27 +264,38 @@ template class EpilogueFunction<double>;
 template class EpilogueFunction<bf16>;
 
 template <class T, class C>
-void multiply(Device device, const Product& p, const T* a, const T* b, std::initializer_list<C*> c,
-              Epilogue<C> epilogue) {
+void multiply(Device device, const Product& p, const std::array<const T*, 4>& a, const T* b,
+              std::initializer_list<C*> c, Epilogue<C> epilogue) {
   check_outputs(p, static_cast<int64_t>(c.size()));
   check(!epilogue.residual || c.size() == 1, "matmul: a residual needs one output, not ", c.size());
   constexpr bool of_weights = std::is_same_v<T, bf16> && std::is_same_v<C, float>;
   const bool may_sum_rows = of_weights && device == Device::cuda && p.transpose_a && !p.transpose_b;
   check(!epilogue.row_sums || (may_sum_rows && p.batch == 1 && c.size() == 1),
         "matmul: sums of A's rows are supported only for a product A^T B of bf16 into one f32 matrix on a GPU");
+  if (p.a_columns[0]) {
+    check(std::is_same_v<T, bf16> && device == Device::cuda && p.batch == 1,
+          "matmul: A of several matrices is supported only for one product of bf16 on a GPU");
+    int64_t columns = 0;
+    for (const int64_t n : p.a_columns) columns += n;
+    check(columns == (p.transpose_a ? p.m : p.k), "matmul: the columns of A's matrices add up to ", columns,
+          "; they must add up to ", p.transpose_a ? "m, " : "k, ", p.transpose_a ? p.m : p.k);
+  }
   check(std::max({p.m, p.n, p.k}) < int64_t{1} << 31, "matmul: sizes ", p.m, ", ", p.n, ", ", p.k,
         " must be below 2^31");
   count_flops(2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch));
   if (p.m * p.n * p.batch == 0) return;
   if (device == Device::cuda) return multiply_on_gpu(p, a, b, c, epilogue);
-  Multiplication<T, C>(p, a, b, c, epilogue).run();
+  Multiplication<T, C>(p, a[0], b, c, epilogue).run();
 }
-template void multiply(Device, const Product&, const float*, const float*, std::initializer_list<float*>,
+template <class T>
+using Matrices = std::array<const T*, 4>;
+template void multiply(Device, const Product&, const Matrices<float>&, const float*, std::initializer_list<float*>,
                        Epilogue<float>);
-template void multiply(Device, const Product&, const double*, const double*, std::initializer_list<double*>,
+template void multiply(Device, const Product&, const Matrices<double>&, const double*, std::initializer_list<double*>,
                        Epilogue<double>);
-template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<bf16*>, Epilogue<bf16>);
-template void multiply(Device, const Product&, const bf16*, const bf16*, std::initializer_list<float*>,
+template void multiply(Device, const Product&, const Matrices<bf16>&, const bf16*, std::initializer_list<bf16*>,
+                       Epilogue<bf16>);
+template void multiply(Device, const Product&, const Matrices<bf16>&, const bf16*, std::initializer_list<float*>,
                        Epilogue<float>);
 
 UnchangedOperands::UnchangedOperands() : copies_(copies_on_gpu()) {}

@@ -84,8 +84,8 @@ struct DenseFeedForward {
                   {dz.mutable_data<T>()}, {.function = &epilogue});
     }
     const Tensor dx = saved.needs(0) ? matmul(dz, input) : Tensor();
-    const auto [dinput, dinput_bias] = detail::weight_gradients(saved, 1, dz, x);
-    const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, dy, hidden);
+    const auto [dinput, dinput_bias] = detail::weight_gradients(saved, 1, {dz}, x);
+    const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, {dy}, hidden);
     return {dx, dinput, dinput_bias, doutput, doutput_bias, saved.needs(5) ? dy : Tensor(), dp};
   }
 };

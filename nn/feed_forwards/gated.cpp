@@ -85,11 +85,11 @@ class HiddenGradients final : public EpilogueFunction<T> {  // writes dz, overwr
 };
 
 // Returns dz = (dg | du) from z and dh.
-Tensor gate_gradients(const Activation& activation, const Tensor& z, const Tensor& dh) {
+detail::SideBySide gate_gradients(const Activation& activation, const Tensor& z, const Tensor& dh) {
   const std::vector<Tensor> halves = split(z, 2, -1);
   const Tensor dg = Tensor::empty_like(dh), du = Tensor::empty_like(dh);
   activation.role<ElementwiseRole>().gate_backward(halves[0], halves[1], dh, dg, du);
-  return concatenate({dg, du}, -1);
+  return detail::side_by_side({dg, du});
 }
 
 struct GatedFeedForward {
@@ -108,19 +108,21 @@ struct GatedFeedForward {
   Gradients<6> backward_as(const Saved& saved, const Tensor& dy) const {
     const Tensor &x = saved[0], &input = saved[1], &z = saved[2], &output = saved[3];
     const int64_t rows = x.shape().rows(), d_ff = output.size(1);
-    Tensor hidden, dz;
+    Tensor hidden;
+    detail::SideBySide dz{Tensor()};
     if (!is_fused<T>(z)) {
       hidden = gated<T>(activation, z), dz = gate_gradients(activation, z, matmul(dy, output));
     } else {
       using A = Arithmetic<T>;
-      hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff)), dz = Tensor::empty_like(z);
-      const HiddenGradients<A> epilogue(activation, z, dz);
+      hidden = Tensor::empty_like(z, z.shape().with(-1, d_ff)), dz[0] = Tensor::empty_like(z);
+      const HiddenGradients<A> epilogue(activation, z, dz[0]);
       multiply<A>(x.device(), {.m = rows, .n = d_ff, .k = output.size(0)}, dy.data<A>(), output.data<A>(),
                   {hidden.mutable_data<A>()}, {.function = &epilogue});
     }
-    const Tensor dx = saved.needs(0) ? matmul(dz, input) : Tensor();
+    const UnchangedOperands both_products_read_dz;
+    const Tensor dx = saved.needs(0) ? detail::input_gradient(dz, input) : Tensor();
     const auto [dinput, dinput_bias] = detail::weight_gradients(saved, 1, dz, x);
-    const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, dy, hidden);
+    const auto [doutput, doutput_bias] = detail::weight_gradients(saved, 3, {dy}, hidden);
     return {dx, dinput, dinput_bias, doutput, doutput_bias, saved.needs(5) ? dy : Tensor()};
   }
 };

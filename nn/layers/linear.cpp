@@ -6,6 +6,7 @@
 #include "nn/layers/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
@@ -43,9 +44,9 @@ void check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 // Returns the gradients of x, W and b, inputs 0 to 2, from the saved x and W.
-Gradients<3> linear_gradients(const Saved& saved, const Tensor& dy) {
+Gradients<3> linear_gradients(const Saved& saved, const detail::SideBySide& dy) {
   const UnchangedOperands both_products_read_dy;
-  const Tensor dx = saved.needs(0) ? matmul(dy, saved[1]) : Tensor();
+  const Tensor dx = saved.needs(0) ? detail::input_gradient(dy, saved[1]) : Tensor();
   const auto [dweight, dbias] = detail::weight_gradients(saved, 1, dy, saved[0]);
   return {dx, dweight, dbias};
 }
@@ -59,7 +60,7 @@ struct LinearOperation {
     return dispatch(x.dtype(), name, [&]<class T>() { return product<T>(x, weight, bias, residual); });
   }
   Gradients<4> backward(const Saved& saved, const Tensor& dy) const {
-    const auto [dx, dweight, dbias] = linear_gradients(saved, dy);
+    const auto [dx, dweight, dbias] = linear_gradients(saved, {dy});
     return {dx, dweight, dbias, saved.needs(3) ? dy : Tensor()};
   }
   template <class T>
@@ -75,7 +76,7 @@ struct LinearOperation {
 
 // y_i = x W_i^T + b_i for consecutive groups of rows W_i:  dx = sum dy_i W_i,  dW_i = dy_i^T x.
 // A CPU writes the outputs in place. On a GPU the product of one output leaves half of it idle, so
-// backward concatenates the outputs into the dy of linear.
+// backward computes the products of linear, which in bf16 read the outputs' gradients in place.
 struct LinearSplit {
   static constexpr const char* name = "linear_split";
   std::vector<int64_t> sizes;
@@ -104,7 +105,7 @@ struct LinearSplit {
     const Tensor& used = *std::find_if(dy.begin(), dy.end(), [](const Tensor& output) { return output.defined(); });
     for (size_t i = 0; i < sizes.size(); ++i)
       if (!dy[i]) dy[i] = Tensor::zeros_like(used, used.shape().with(-1, sizes[i]));
-    if (used.device() == Device::cuda) return linear_gradients(saved, concatenate(dy, -1));
+    if (used.device() == Device::cuda) return linear_gradients(saved, detail::side_by_side(dy));
     return dispatch(used.dtype(), name, [&]<class T>() { return gradients_by_output<T>(saved, dy); });
   }
   template <class T>
@@ -181,24 +182,61 @@ Tensor bias_gradient(const Saved& saved, int input, const Tensor& g) {
   });
 }
 
-Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x) {
-  if (!saved.needs(input)) return {Tensor(), bias_gradient(saved, input + 1, g)};
-  const int64_t rows = x.shape().rows(), n = g.size(-1), c = x.size(-1);
-  return dispatch(g.dtype(), "linear", [&]<class T>() -> Gradients<2> {
+SideBySide side_by_side(const SideBySide& g) {
+  const bool in_place = g[0].device() == Device::cuda && g[0].dtype() == Dtype::bf16 &&
+                        std::all_of(g.begin(), g.end(), [](const Tensor& part) { return part.size(-1) > 0; });
+  return in_place || g.size() == 1 ? g : SideBySide{concatenate(g, -1)};
+}
+
+namespace {
+// Sets the columns of `p` and returns the pointers.
+template <class T>
+std::array<const T*, 4> matrices(const SideBySide& g, Product& p) {
+  std::array<const T*, 4> data = {};
+  for (size_t i = 0; i < g.size(); ++i) data[i] = g[i].data<T>(), p.a_columns[i] = g.size() > 1 ? g[i].size(-1) : 0;
+  return data;
+}
+}  // namespace
+
+Tensor input_gradient(const SideBySide& g, const Tensor& weight) {
+  if (g.size() == 1) return matmul(g[0], weight);
+  const Tensor dx = Tensor::empty_like(g[0], g[0].shape().with(-1, weight.size(1)));
+  dispatch(dx.dtype(), "linear", [&]<class T>() {
+    Product p{.m = dx.shape().rows(), .n = weight.size(1), .k = weight.size(0)};
+    const std::array<const T*, 4> a = matrices<T>(g, p);
+    multiply<T>(dx.device(), p, a, weight.data<T>(), {dx.mutable_data<T>()});
+  });
+  return dx;
+}
+
+Gradients<2> weight_gradients(const Saved& saved, int input, const SideBySide& g, const Tensor& x) {
+  const Dtype dtype = g[0].dtype();
+  const Device device = g[0].device();
+  const auto separate_bias = [&] {
+    return saved.needs(input + 1) ? bias_gradient(saved, input + 1, g.size() == 1 ? g[0] : concatenate(g, -1))
+                                  : Tensor();
+  };
+  if (!saved.needs(input)) return {Tensor(), separate_bias()};
+  int64_t n = 0;
+  for (const Tensor& part : g) n += part.size(-1);
+  const int64_t rows = x.shape().rows(), c = x.size(-1);
+  return dispatch(dtype, "linear", [&]<class T>() -> Gradients<2> {
     using Sum = Arithmetic<T>;
     // Tensor core products also sum g for the bias; other products leave that to a separate loop.
-    const bool fused_bias = std::is_same_v<T, bf16> && g.device() == Device::cuda && saved.needs(input + 1) && c > 0;
-    const Saved::GradientBuffer buffer = saved.gradient_buffer(input, Shape{n, c}, dtype_of<Sum>, g.device());
+    const bool fused_bias = std::is_same_v<T, bf16> && device == Device::cuda && saved.needs(input + 1) && c > 0;
+    const Saved::GradientBuffer buffer = saved.gradient_buffer(input, Shape{n, c}, dtype_of<Sum>, device);
     Saved::GradientBuffer bias_buffer{{}, false};
     Epilogue<Sum> sums;
     if (fused_bias) {
-      bias_buffer = saved.gradient_buffer(input + 1, Shape{n}, dtype_of<Sum>, g.device());
+      bias_buffer = saved.gradient_buffer(input + 1, Shape{n}, dtype_of<Sum>, device);
       sums.row_sums = bias_buffer.gradient.template mutable_data<Sum>(),
       sums.accumulate_row_sums = bias_buffer.accumulate;
     }
-    multiply<T>(g.device(), {.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = buffer.accumulate},
-                g.data<T>(), x.data<T>(), {buffer.gradient.template mutable_data<Sum>()}, sums);
-    return {buffer.as(g.dtype()), fused_bias ? bias_buffer.as(g.dtype()) : bias_gradient(saved, input + 1, g)};
+    sums.may_wait = buffer.is_leaf_buffer && (!fused_bias || bias_buffer.is_leaf_buffer);
+    Product p{.m = n, .n = c, .k = rows, .transpose_a = true, .accumulate = buffer.accumulate};
+    const std::array<const T*, 4> a = matrices<T>(g, p);
+    multiply<T>(device, p, a, x.data<T>(), {buffer.gradient.template mutable_data<Sum>()}, sums);
+    return {buffer.as(dtype), fused_bias ? bias_buffer.as(dtype) : separate_bias()};
   });
 }
 

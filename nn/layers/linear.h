@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "engine/autograd/autograd.h"
 #include "nn/base/module.h"
@@ -38,8 +39,14 @@ namespace detail {
 // Returns db (N), the sum of the rows of g (..., N), in the gradient buffer of input number
 // `input`; undefined if this input needs no gradient.
 Tensor bias_gradient(const Saved& saved, int input, const Tensor& g);
+// One to four tensors (..., N_i) that stand for one (..., N), their concatenation.
+using SideBySide = std::vector<Tensor>;
+// Returns g if the functions below read several tensors in place, else their concatenation.
+SideBySide side_by_side(const SideBySide& g);
+// Returns dx = g W; g (..., N), W (N, C).
+Tensor input_gradient(const SideBySide& g, const Tensor& weight);
 // Returns dW = g^T x and db in the buffers of `input` and the next input; g (..., N), x (..., C).
-Gradients<2> weight_gradients(const Saved& saved, int input, const Tensor& g, const Tensor& x);
+Gradients<2> weight_gradients(const Saved& saved, int input, const SideBySide& g, const Tensor& x);
 
 }  // namespace detail
 

@@ -25,6 +25,7 @@ struct Form {
   int64_t offset = 0;                 // distance of every array from an aligned address
   int bf16_terms = 0;                 // bf16 terms of an f32 element
   bool row_sums = false, accumulate_row_sums = false;
+  std::vector<int64_t> a_columns = {};  // columns of each matrix of A's stored rows; none: A is one matrix
 
   int64_t rows_a() const { return transpose_a ? k : m; }
   int64_t rows_b() const { return transpose_b ? n : k; }
@@ -117,6 +118,17 @@ std::vector<Numbers> on_gpu(const Form& f, const Data<T, Result>& data, const Mu
   p.b = {b.data() + f.offset, f.stride_b(), f.share_b ? 0 : f.size_b(), f.transpose_b};
   p.bias = f.bias ? bias.data() : nullptr;
   p.residual = f.residual ? residual.data() : nullptr;
+  std::vector<std::unique_ptr<DeviceArray<T>>> parts;
+  int64_t begin = 0;
+  for (size_t part = 0; part < f.a_columns.size(); begin += f.a_columns[part++]) {
+    std::vector<T> x(static_cast<size_t>(f.offset));
+    for (int64_t r = 0; r < f.rows_a(); ++r) {
+      const auto first = data.a.begin() + f.offset + r * f.stride_a() + begin;
+      x.insert(x.end(), first, first + f.a_columns[part]);
+    }
+    parts.push_back(std::make_unique<DeviceArray<T>>(Device::cuda, x));
+    p.a_parts[part] = {parts.back()->data() + f.offset, f.a_columns[part], f.a_columns[part]};
+  }
   DeviceArray<Arithmetic<T>> row_sums(Device::cuda, data.row_sums);
   if (f.row_sums) p.row_sums = row_sums.data(), p.accumulate_row_sums = f.accumulate_row_sums;
   std::vector<std::unique_ptr<DeviceArray<Result>>> c;
@@ -151,7 +163,7 @@ void check_form(const Form& f) {
   INFO(name(dtype_of<T>), " to ", name(dtype_of<Result>), ": ", f.m, " x ", f.n, " x ", f.k, ", batch ", f.batch,
        ", transposed ", f.transpose_a, f.transpose_b, ", shared ", f.share_a, f.share_b, ", accumulate ", f.accumulate,
        ", bias ", f.bias, ", residual ", f.residual, ", ", f.output_columns().size(), " parts, gap ", f.gap,
-       ", offset ", f.offset, ", elements in ", f.bf16_terms, " parts");
+       ", offset ", f.offset, ", elements in ", f.bf16_terms, " parts, ", f.a_columns.size(), " matrices in A's rows");
   const Data<T, Result> data(f);
   CHECK(on_gpu(f, data) == by_hand(f, data));
 }
