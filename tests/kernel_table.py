@@ -149,7 +149,8 @@ for k in bad:
 
 def limit(kernel):
     """Warp groups ask for all that the one card has that runs them; what others are asked for, cuda_tests_86 sees."""
-    of_groups = kernel.name.startswith(("tensor_core_kernel<", "tensor_core_pipeline_kernel<", "warp_group_"))
+    of_groups = kernel.name.startswith(
+        ("tensor_core_kernel<", "tensor_core_pipeline_kernel<", "tensor_core_runs_kernel", "warp_group_"))
     return most_of_groups if of_groups else most_shared
 
 

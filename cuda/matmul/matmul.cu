@@ -6,6 +6,7 @@
 #include "cuda/matmul/bf16_split.cuh"
 #include "cuda/matmul/matmul.cuh"
 #include "cuda/matmul/tensor_core_kernels.cuh"
+#include "cuda/matmul/tensor_core_runs.cuh"
 
 namespace orrery::cuda {
 namespace {
@@ -111,6 +112,6 @@ void multiply_on_tensor_cores(const Matmul<bf16, Result>& p) {
   run_matmul<TensorCoreKernels<128>>(p, finish);
 }
 void multiply(const Matmul<bf16>& p) { multiply_on_tensor_cores(p); }
-void multiply(const Matmul<bf16, float>& p) { multiply_on_tensor_cores(p); }
+void multiply(const Matmul<bf16, float>& p) { in_runs(p) ? multiply_in_runs(p) : multiply_on_tensor_cores(p); }
 
 }  // namespace orrery::cuda

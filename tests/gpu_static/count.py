@@ -27,6 +27,7 @@ from names import shortened
 here = pathlib.Path(__file__).resolve().parent
 # Patterns of the sources with the hot kernels; the files that nvcc compiles are searched for them.
 hot_sources = {
+    "gradients of weights": r"void multiply_in_runs\(const Matmul",
     "products of bf16": r"void multiply\(const Matmul<bf16>",
     "softmax attention": r"attention_forward\(problem, SoftmaxWeights",
     "relu attention": r"REGISTER_ACTIVATION\(Relu\)",

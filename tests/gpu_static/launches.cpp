@@ -12,6 +12,7 @@
 //       operands, the addend and the result, without an epilogue's own; DOWN, ACROSS: tiles of C;
 //       SUMS: 1 if the tiles of C's first columns sum A's rows
 //   pieces M N BATCH PIECES           sums of the K splits
+//   slots BYTES                       sums of the slots of products in runs; the bytes that they move
 //   attention BATCH HEADS QUERIES KEYS SIZE     and "full" if no mask hides later keys
 // Queued copies and memsets have bytes in place of blocks, and no kernel. A line "# benchmark" comes
 // before the launches of a benchmark: dtype, name, work, unit, parameters of the model (0: none).

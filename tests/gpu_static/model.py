@@ -116,6 +116,7 @@ def passes(sizes):
         (r"^forward layer_norm rows", 2 * u, u),
         (r"^backward layer_norm rows", 4 * u, u),  # with the residual's gradient, except in the last
         (r"^backward layer_norm reduce", 2 * u, 2 * u),
+        (r"^backward *block sums", 2 * 25 * 264 * width * 4, 0),  # of all normalizations
         (r"^forward cross_entropy rows", loss_reads * logits, logits),
         (r"^backward cross_entropy rows", 2 * logits, logits),
         (r"cross_entropy reduce", 0, 0),
@@ -207,7 +208,9 @@ class Step:
         if not row or "outputs" not in row:
             return
         warps, area, elements = launch.threads / 32, row["outputs"] * launch.threads, m * n * batch
-        trips = math.ceil(k / pieces / (row["plain"]["hmma"] * 2048 * warps / area))
+        in_runs = "runs" in launch.kernel  # blocks have equally many steps of all tiles
+        of_block = k * down * across / launch.blocks if in_runs else k / pieces
+        trips = math.ceil(of_block / (row["plain"]["hmma"] * 2048 * warps / area))
 
         def work_of(trip):
             warp = before_loop + trips * trip["instructions"] * (1 if aligned else odd_gemm) + row["after_loop"]
@@ -215,10 +218,10 @@ class Step:
             return Work(warps * warp, wavefronts, trips * warps * trip["hmma"] * 2 * 2048)
 
         works = [work_of(row["plain"])]
-        if sums_rows:  # in the tiles of the first columns
+        if sums_rows and not in_runs:  # in the tiles of the first columns
             works = [work_of(row if in_first_column(block, down, across) else row["plain"])
                      for block in range(launch.blocks)]
-        bytes_ += (pieces - 1) * elements * 4
+        bytes_ += launch.blocks * area * 4 if in_runs else (pieces - 1) * elements * 4
         bytes_ += elements * 2 * (2 if "ActivatedBackward" in launch.kernel else "Activated" in launch.kernel)
         of_a = m * k * batch * 2
         if of_a > self.card.l2:  # read anew for each column of tiles that runs at a time
@@ -251,6 +254,8 @@ class Step:
         if not launch.kernel:  # a copy or a memset, whose blocks are bytes
             bytes_ = launch.blocks * (1 if launch.name == "memset" else 2)
             return self.add(launch._replace(blocks=1), f"{launch.phase} {launch.name}", 0, bytes_, [Work()], row_issue)
+        if launch.work and launch.work[0] == "slots":
+            return self.add(launch, f"{launch.phase} {launch.name}", 0, int(launch.work[1]), [Work()], row_issue)
         if launch.work and launch.work[0] == "pieces":
             m, n, batch, pieces = map(int, launch.work[1:])
             bytes_ = (pieces + 1) * m * n * batch * 4

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "cuda/attention/problem.cuh"
-#include "cuda/matmul/matmul.cuh"
+#include "cuda/matmul/tensor_core_runs.cuh"
 #include "engine/autograd/autograd.h"
 #include "engine/system/pool.h"
 
@@ -33,20 +33,42 @@ void note(Entry e) {
 }
 
 template <class T, class Result>
-bool is_product(const cuda_on_cpu::Parameter& parameter, std::string& work) {
-  if (*parameter.type != typeid(cuda::MatmulPlan<T, Result>)) return false;
-  const auto& plan = *static_cast<const cuda::MatmulPlan<T, Result>*>(parameter.data);
+std::string product_of(const cuda::MatmulPlan<T, Result>& plan) {
   const cuda::Matmul<T, Result>& p = plan.product;
   const auto once = [&](const cuda::Operand<T>& operand) { return operand.batch_stride ? p.batch : 1; };
   const int64_t operands = (once(p.a) * p.m * p.k + once(p.b) * p.k * p.n) * static_cast<int64_t>(sizeof(T));
   const int64_t result = p.batch * p.m * p.n * static_cast<int64_t>(sizeof(Result));
   const int64_t bytes = operands + result * (1 + (p.accumulate ? 1 : 0) + (p.residual ? 1 : 0));
   const int64_t aligned = plan.vectors_a && plan.vectors_b, sums_rows = p.row_sums != nullptr;
-  work = "product";
+  std::string work = "product";
   for (const int64_t number :
        {p.m, p.n, p.k, p.batch, plan.splits, aligned, bytes, plan.tiles_down, plan.tiles_across, sums_rows})
     work += " " + std::to_string(number);
+  return work;
+}
+template <class T, class Result>
+bool is_product(const cuda_on_cpu::Parameter& parameter, std::string& work) {
+  if (*parameter.type != typeid(cuda::MatmulPlan<T, Result>)) return false;
+  work = product_of(*static_cast<const cuda::MatmulPlan<T, Result>*>(parameter.data));
   return true;
+}
+std::string slots_of(const cuda::SlotsOfProducts& all) {
+  int64_t bytes = 0;  // slots are read, tiles of C are written
+  for (int i = 0; i < all.count; ++i) {
+    const cuda::Runs& runs = all.products[i];
+    const int64_t steps = runs.steps_of_tile();
+    for (int64_t first = 0; first < runs.tiles() * steps; first += steps)
+      if (const int64_t cuts = runs.run_of(first + steps - 1) - runs.run_of(first); cuts > 0)
+        bytes += (cuts + 2) * cuda::Slot::floats * 4;
+  }
+  return "slots " + std::to_string(bytes);
+}
+bool is_in_runs(const cuda_on_cpu::Parameter& parameter, std::string& work) {
+  if (*parameter.type == typeid(cuda::Runs))
+    work = product_of(static_cast<const cuda::Runs*>(parameter.data)->plan);
+  else if (*parameter.type == typeid(cuda::SlotsOfProducts))
+    work = slots_of(*static_cast<const cuda::SlotsOfProducts*>(parameter.data));
+  return !work.empty();
 }
 // Accepts any weighting, named here or not: every WeightedProblem begins with an AttentionProblem.
 bool is_attention(const cuda_on_cpu::Parameter& parameter, std::string& work) {
@@ -74,7 +96,7 @@ std::string work_of(cuda_on_cpu::Parameters parameters) {
     return work;
   for (const cuda_on_cpu::Parameter& p : parameters)
     if (is_product<bf16, bf16>(p, work) || is_product<bf16, float>(p, work) || is_product<float, float>(p, work) ||
-        is_attention(p, work))
+        is_attention(p, work) || is_in_runs(p, work))
       break;
   return work;
 }

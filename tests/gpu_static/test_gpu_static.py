@@ -361,7 +361,8 @@ class Model(unittest.TestCase):
                              6 * batch * 1024 * 768 * 50257)
             for l in products:
                 m, n, _, of_batch, pieces, *_, down, across, _ = map(int, l.work[1:])
-                self.assertEqual(l.blocks, down * across * pieces * of_batch)
+                in_runs = "runs" in l.kernel  # of 132 blocks, on any GPU
+                self.assertEqual(l.blocks, 132 if in_runs else down * across * pieces * of_batch)
                 rounds = math.ceil(l.blocks / self.card.multiprocessors)
                 self.assertGreater(l.blocks, 0.8 * rounds * self.card.multiprocessors, l.work)  # are busy
             attention = [l for l in launches if l.work[:1] == ["attention"] and "tensor core" in l.name]
