@@ -6,11 +6,8 @@
 #include <unordered_map>
 
 #include "engine/autograd/finite_guard.h"
+#include "engine/autograd/waiting_kernels.h"
 #include "engine/loops/tensor_sums.h"
-#if defined(ORRERY_CUDA) || defined(EMULATE_CUDA)
-#define ORRERY_HAS_CUDA
-#include "cuda/runtime/waiting.h"
-#endif
 
 namespace orrery {
 namespace {
@@ -22,13 +19,6 @@ Edge edge_of(const Tensor& x) {
   if (!x || !x.impl()->requires_grad) return {};
   if (x.impl()->edge) return x.impl()->edge;
   return {nullptr, 0, x.impl()};
-}
-
-// Completes a leaf's gradient whose kernel waits for others (cuda/runtime/waiting.h).
-void complete([[maybe_unused]] const Tensor& gradient) {
-#if defined(ORRERY_HAS_CUDA)
-  if (gradient.device() == Device::cuda) cuda::WaitingKernels::launch(gradient.raw());
-#endif
 }
 
 bool sole_owner(const Tensor& x) { return x.impl().use_count() == 1 && x.impl()->buffer.use_count() == 1; }
@@ -51,7 +41,7 @@ Tensor Saved::take(int i) const {
 Saved::GradientBuffer Saved::gradient_buffer(int input, const Shape& shape, Dtype dtype, Device device) const {
   const std::shared_ptr<TensorImpl>& leaf = inputs_[static_cast<size_t>(input)].leaf;
   if (leaf && leaf->has_fixed_gradient && leaf->gradient.dtype() == dtype) {
-    complete(leaf->gradient);
+    cuda::WaitingKernels::launch(leaf->gradient.raw());
     return {leaf->gradient, !std::exchange(leaf->stale, false), true};
   }
   return {Tensor::empty(shape, dtype, device), false};
@@ -130,9 +120,7 @@ class Backward {
   static inline thread_local Backward* running = nullptr;  // the innermost pass of this thread
   Backward() {
     if (guard_) guard_->enter_backward();
-#if defined(ORRERY_HAS_CUDA)
     if (!guard_) kernels_wait_.emplace();  // a guard reads each gradient at once
-#endif
   }
   ~Backward() {
     running = outer_;
@@ -186,9 +174,7 @@ class Backward {
       const std::vector<Edge>& inputs = node->saved.edges();
       for (size_t i = 0; i < inputs.size(); ++i) deliver(inputs[i], std::exchange(gradients[i], {}));
     }
-#if defined(ORRERY_HAS_CUDA)
     cuda::WaitingKernels::launch();
-#endif
   }
 
  private:
@@ -206,7 +192,7 @@ class Backward {
     if (leaf.has_fixed_gradient && leaf.gradient.impl() == g.impl()) return false;  // the operation wrote it there
     const bool empty = !leaf.gradient || leaf.stale;
     if (leaf.has_fixed_gradient) {
-      complete(leaf.gradient);
+      cuda::WaitingKernels::launch(leaf.gradient.raw());
       empty ? leaf.gradient.copy_from(g) : add_in_place(leaf.gradient, g.to(leaf.gradient.dtype()));
     } else {
       leaf.gradient = empty ? g : sum(leaf.gradient, g);
@@ -219,9 +205,7 @@ class Backward {
   std::vector<std::shared_ptr<Node>> heap_;  // the youngest node first
   FiniteGuard* const guard_ = FiniteGuard::active();
   Backward* const outer_ = std::exchange(running, this);
-#if defined(ORRERY_HAS_CUDA)
   std::optional<cuda::WaitingKernels> kernels_wait_;
-#endif
 };
 
 }  // namespace
