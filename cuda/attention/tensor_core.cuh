@@ -197,13 +197,13 @@ void tensor_core_attention_backward(const P& p) {
   const int64_t rows = decltype(P::weights)::softmax ? int64_t{p.batch} * p.query_heads * rows_of_terms(p) : 0;
   const Workspace workspace(rows * static_cast<int64_t>(sizeof(TensorCoreRowTerms)));
   auto* const terms = static_cast<TensorCoreRowTerms*>(workspace.data());
-  if (rows > 0) {
+  const auto maps = attention_maps(p);
+  if (rows > 0 && !(maps && p.gradients.query.data)) {  // else the warp groups of queries write them
     const auto heads = static_cast<unsigned>(p.batch * p.query_heads);
     const auto blocks = static_cast<unsigned>(rows_of_terms(p) / queries_of_terms);
     launch({"attention: inner products", dim3(heads, blocks), attention_threads}, tensor_core_attention_terms_kernel<P>,
            p, terms);
   }
-  const auto maps = attention_maps(p);
   with_tensor_core_size(p, [&]<int Size>() {
     using OfQueries = TensorCoreQueriesTile<Size>;
     using OfKeys = TensorCoreKeysTile<Size>;

@@ -25,6 +25,68 @@ struct TermsOfGroupRows {
   }
 };
 
+// Outputs and log-sums of a warp's 16 queries, from which it computes their terms. They are loaded one tile ahead, since
+// nothing else hides their latency. Eight lanes share a query, so that c is summed in the order of
+// tensor_core_attention_terms_kernel; four of them need its terms.
+template <int Size, class P>
+struct OutputsOfWarp {
+  static constexpr bool softmax = decltype(P::weights)::softmax;
+  static constexpr int chunks = Size / (lanes_of_terms * elements_of_terms);
+  ElementsOfTerms output[4][chunks];
+  float log_sum[2];
+
+  __device__ static int row(int n) { return n / 2 * 8 + lane_of_warp() / lanes_of_terms * 2 + n % 2; }
+  __device__ static int chunk(int k) { return k * lanes_of_terms + lane_of_warp() % lanes_of_terms; }
+
+  // own: the warp's first query
+  __device__ void load(const P& p, const QueryTile& q, int own) {
+    if constexpr (!softmax) return;
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const int64_t token = int64_t{q.sequence} * p.queries + own + row(n);
+      const bf16* const from =
+          reinterpret_cast<const bf16*>(p.output.data) + token * p.output.stride + int64_t{q.head} * p.value_size;
+#pragma unroll
+      for (int k = 0; k < chunks; ++k) {
+        const int column = chunk(k) * elements_of_terms;
+        output[n][k] = own + row(n) < p.queries && column < p.value_size
+                           ? ElementsOfTerms::load(from, column, p.value_size, true)
+                           : ElementsOfTerms{};
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = own + ScoreLayout<false>::row(2 * h);
+      log_sum[h] = i < p.queries ? p.log_sum[row_of(p, q) + i] : 0;
+    }
+  }
+  // Returns the terms of a lane's two queries, and writes those of all for the kernel of keys.
+  __device__ TermsOfGroupRows terms(const P& p, const QueryTile& q, int own, const GroupTile<Size>& gradients,
+                                    int of_warp, TensorCoreRowTerms* all) const {
+    TermsOfGroupRows terms = {};
+    if constexpr (!softmax) return terms;
+    float inner[4] = {};
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+#pragma unroll
+      for (int k = 0; k < chunks; ++k)
+        inner[n] += output[n][k].product(
+            *static_cast<const ElementsOfTerms*>(gradients.chunk(of_warp + row(n), chunk(k))));
+      inner[n] = across_lanes(inner[n], Plus{}, lanes_of_terms);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = own + ScoreLayout<false>::row(2 * h);
+      const float c = lane_of_warp() / 4 % 2 ? inner[2 * h + 1] : inner[2 * h];
+      if (i < p.queries)
+        terms.log_sum[h] = log2_of_e * log_sum_or_infinity(log_sum[h]), terms.minus_centre[h] = -c;
+      if (lane_of_warp() % lanes_of_row == 0 && i < rows_of_terms(p))
+        all[row_of_terms(p, q) + i] = {terms.log_sum[h], terms.minus_centre[h]};
+    }
+    return terms;
+  }
+};
+
 // By a warp of group 0.
 template <int Size, class P>
 __device__ void copy_keys(GroupQueriesTiles<Size>& tiles, const P& p, const AttentionMaps& maps) {
@@ -42,28 +104,24 @@ __device__ void copy_keys(GroupQueriesTiles<Size>& tiles, const P& p, const Atte
 
 // By groups 1 and 2; `group`: 0 or 1.
 template <int Size, class P>
-__device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, const TensorCoreRowTerms* all_terms,
+__device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, TensorCoreRowTerms* all_terms,
                                     float* parameter_gradients, int group) {
-  constexpr bool softmax = decltype(P::weights)::softmax;
   const int of_warp = warp_of_block() % 4 * 16;
   const bool is_leader = threadIdx.x % group_threads == 0;
   const RareOptions options(p);
   const SharedOperand of_stages = tiles.walked[0][0].operand();
   PipelineStage<GroupQueriesTiles<Size>::stages> stage;
   unsigned parity = 0;
+  OutputsOfWarp<Size, P> outputs;
+  const auto load_outputs = [&](int n) {
+    if (n >= query_tiles_of(p)) return;
+    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+    outputs.load(p, q, q.first + group * group_rows + of_warp);
+  };
+  load_outputs(static_cast<int>(blockIdx.x));
   for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
     const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
     const int own_query = q.first + group * group_rows, end = length_of(p, q.sequence);
-    TermsOfGroupRows terms = {};
-    if constexpr (softmax) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int i = own_query + of_warp + ScoreLayout<false>::row(2 * h);
-        if (i >= p.queries) continue;
-        const TensorCoreRowTerms own_terms = all_terms[row_of_terms(p, q) + i];
-        terms.log_sum[h] = own_terms.log_sum, terms.minus_centre[h] = own_terms.minus_centre;
-      }
-    }
     const WarpVisibility<false, group_rows, 1, P, group_rows> visibility(p, own_query, end, of_warp);
     [[maybe_unused]] const auto& f = function_of<float>(p, q);
     float parameter_sums[maximum(1, parameters_of<P>)] = {};
@@ -76,6 +134,8 @@ __device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, 
       last = -1;
     };
     tiles.own_full.wait(parity);
+    const TermsOfGroupRows terms =
+        outputs.terms(p, q, own_query + of_warp, tiles.own[1][group], of_warp, all_terms);
     using Own = OwnRows<Size>;
     const Own queries(tiles.own[0][group], of_warp), gradients(tiles.own[1][group], of_warp);
     const auto release_own = [&] {
@@ -124,6 +184,7 @@ __device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, 
     if constexpr (!Own::in_registers) release_own();
     if (is_leader) tiles.empty[stage.index].arrive();
     stage.advance();
+    load_outputs(n + static_cast<int>(gridDim.x));
     if constexpr (parameters_of<P> > 0)
       if (parameter_gradients) {
         const int warps = query_tiles_of(p) * group_block_rows / 16;
@@ -143,7 +204,7 @@ template <class P, int Size>
 __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_backward_queries_kernel(const __grid_constant__ P p,
                                                  const __grid_constant__ AttentionMaps maps,
-                                                 const TensorCoreRowTerms* terms, float* parameter_gradients) {
+                                                 TensorCoreRowTerms* terms, float* parameter_gradients) {
   if (!warp_groups()) return;
   auto& tiles = shared_memory<GroupQueriesTiles<Size>>();
   const int group = warp_of_block() / 4;

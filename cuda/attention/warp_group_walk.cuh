@@ -214,11 +214,12 @@ __device__ void centre_gradients(const P& p, const RareOptions& options, const u
 
 // ---- launches
 
-// Returns the maps of a problem that these kernels compute: with operands that can be copied by tensor maps, and rows
-// of head and value sizes that are multiples of 8.
+// Returns the maps of a problem that these kernels compute: with operands that can be copied by tensor maps, rows of
+// head and value sizes that are multiples of 8, and outputs that begin at 16 bytes.
 template <class P>
 std::optional<AttentionMaps> attention_maps(const P& p) {
   if (!warp_groups() || p.head_size % 8 != 0 || p.value_size % 8 != 0) return {};
+  if (reinterpret_cast<uintptr_t>(p.output.data) % 16 != 0 || p.output.stride % 8 != 0) return {};
   const auto map = [&](const auto& x, int tokens, int heads, int size) {
     return tensor_map({x.data,
                        {size, tokens, heads, p.batch},

@@ -121,6 +121,52 @@ TEST_CASE("attention by warp groups: the gradient of a factor of F is <do, o> di
     }
 }
 
+using SoftmaxProblem = cuda::WeightedProblem<float, cuda::SoftmaxWeights>;
+
+TEST_CASE("attention by warp groups: the kernel of queries writes c and L of all queries") {
+  if (has_no_warp_groups()) return;
+  for (const int64_t size : {16, 64, 72, 128}) {
+    CAPTURE(size);
+    Case c = case_with(many_tiles(size), Kind::softmax, causal);
+    c.options.query_offset = -20;  // the first queries see no key
+    c.fill(true);
+    const size_t of_head = (static_cast<size_t>(c.sizes.queries) + 63) / 64 * 64, heads = 4;
+    const std::vector<float> unset(2 * of_head * heads * static_cast<size_t>(c.sizes.batch), NAN);
+    DeviceArray<float> found(Device::cuda, unset), by_their_kernel(Device::cuda, unset);
+    const Results r = attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{}, [&](const auto& problem) {
+      if (!problem.output_gradient.data) return;  // before forward
+      SoftmaxProblem p{problem, {}};
+      const auto terms_in = [](auto& array) { return reinterpret_cast<cuda::TensorCoreRowTerms*>(array.data()); };
+      cuda::with_tensor_core_size(p, [&]<int Size>() {
+        launch(cuda::group_attention_launch<cuda::GroupQueriesTiles<Size>>("queries", cuda::query_tiles_of(p)),
+               cuda::warp_group_attention_backward_queries_kernel<SoftmaxProblem, Size>, p, *attention_maps(p),
+               terms_in(found), nullptr);
+      });
+      const dim3 blocks(static_cast<unsigned>(heads * static_cast<size_t>(c.sizes.batch)),
+                        static_cast<unsigned>(of_head) / cuda::queries_of_terms);
+      launch({"terms", blocks, cuda::attention_threads}, cuda::tensor_core_attention_terms_kernel<SoftmaxProblem>, p,
+             terms_in(by_their_kernel));
+    });
+    const Numbers terms = found.read();
+    CHECK(terms == by_their_kernel.read());
+    REQUIRE(terms.size() == unset.size());
+    for (size_t n = 0; n < terms.size() / 2; ++n) {
+      const size_t head = n / of_head, i = n % of_head, queries = static_cast<size_t>(c.sizes.queries);
+      double log_sum = 0, inner = 0, largest = 0;
+      if (i < queries) {
+        const double sum = r.log_sum[head * queries + i];
+        log_sum = std::isinf(sum) ? INFINITY : sum / std::log(2.0);
+        for (size_t v = 0; v < static_cast<size_t>(size); ++v) {
+          const size_t at = ((head / heads * queries + i) * heads + head % heads) * static_cast<size_t>(size) + v;
+          inner += c.output_gradient[at] * r.output[at], largest += std::abs(c.output_gradient[at] * r.output[at]);
+        }
+      }
+      CHECK((terms[2 * n] == log_sum || std::abs(terms[2 * n] - log_sum) <= 1e-6 * std::abs(log_sum)));
+      CHECK(std::abs(terms[2 * n + 1] + inner) <= 1e-6 * largest);
+    }
+  }
+}
+
 TEST_CASE("attention by warp groups: NaN in queries and keys without a visible pair has no influence") {
   if (has_no_warp_groups()) return;
   for (const int64_t size : {64, 128}) {
@@ -144,6 +190,8 @@ TEST_CASE("attention by warp groups: other problems and older drivers use the ot
   CHECK_FALSE(fits([](auto& q) { q.head_size = 60; }));
   CHECK_FALSE(fits([](auto& q) { q.value_size = 100; }));
   CHECK_FALSE(fits([](auto& q) { q.query.stride = 516; }));
+  CHECK_FALSE(fits([](auto& q) { q.output.stride = 516; }));
+  CHECK_FALSE(fits([](auto& q) { q.output.data = reinterpret_cast<float*>(array + 1); }));
   CHECK_FALSE(fits([](auto& q) { q.key.data = reinterpret_cast<const float*>(array + 1); }));
   CHECK_FALSE(fits([](auto& q) { q.keys = 0; }));
 #if defined(EMULATE_CUDA)
@@ -154,6 +202,29 @@ TEST_CASE("attention by warp groups: other problems and older drivers use the ot
 }
 
 #if defined(EMULATE_CUDA)
+TEST_CASE("attention by warp groups: terms have a kernel of their own only without gradients of queries") {
+  if (has_no_warp_groups()) return;
+  Case c = case_with(sizes_of(130, 140, 24, 72), Kind::softmax, causal);
+  c.fill(true);
+  const auto launches_terms = [&](bool of_queries, Results& r) {
+    cuda_on_cpu::options.closed_memory = true;  // to reach the waits for earlier kernels
+    const auto sites = cuda_on_cpu::barriers_reached([&] {
+      r = attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{}, [&](auto& p) {
+        if (!of_queries) p.gradients.query = {};
+      });
+    });
+    cuda_on_cpu::options.closed_memory = false;
+    return std::any_of(sites.begin(), sites.end(), [](const cuda_on_cpu::Site& site) {
+      return std::string(site.file).ends_with("cuda/attention/tensor_core_backward.cuh");
+    });
+  };
+  Results all, of_keys;
+  CHECK_FALSE(launches_terms(true, all));
+  CHECK(launches_terms(false, of_keys));
+  CHECK(all.gradients.key == of_keys.gradients.key);
+  CHECK(all.gradients.value == of_keys.gradients.value);
+}
+
 TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is needed") {
   if (thread_sanitizer || has_no_warp_groups()) return;
   std::vector<Case> cases;
