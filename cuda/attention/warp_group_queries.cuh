@@ -25,9 +25,8 @@ struct TermsOfGroupRows {
   }
 };
 
-// Outputs and log-sums of a warp's 16 queries, from which it computes their terms. They are loaded one tile ahead, since
-// nothing else hides their latency. Eight lanes share a query, so that c is summed in the order of
-// tensor_core_attention_terms_kernel; four of them need its terms.
+// Outputs and log-sums of a warp's 16 queries, and the terms computed from them. They are loaded a tile ahead, because
+// nothing else hides their latency. Eight lanes share a query: tensor_core_attention_terms_kernel sums c in that order.
 template <int Size, class P>
 struct OutputsOfWarp {
   static constexpr bool softmax = decltype(P::weights)::softmax;

@@ -148,7 +148,12 @@ bool attends_on_tensor_cores() {
   Case c{.sizes = small};
   c.lengths = {11, 5};
   c.fill(true);
-  return difference(attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{}).output, plain(c).output) < 0.05;
+  bool all = true;
+  for (const int architecture : {86, 90}) {  // without warp groups and with them
+    cuda_on_cpu::options.architecture = architecture;
+    all = all && difference(attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{}).output, plain(c).output) < 0.05;
+  }
+  return all;
 }
 
 // Returns "cuda/FOLDER/FILE:LINE" for each line in cuda/ with `call`.
