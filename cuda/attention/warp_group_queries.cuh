@@ -29,7 +29,6 @@ struct TermsOfGroupRows {
 // nothing else hides their latency. Eight lanes share a query: tensor_core_attention_terms_kernel sums c in that order.
 template <int Size, class P>
 struct OutputsOfWarp {
-  static constexpr bool softmax = decltype(P::weights)::softmax;
   static constexpr int chunks = Size / (lanes_of_terms * elements_of_terms);
   ElementsOfTerms output[4][chunks];
   float log_sum[2];
@@ -39,7 +38,6 @@ struct OutputsOfWarp {
 
   // own: the warp's first query
   __device__ void load(const P& p, const QueryTile& q, int own) {
-    if constexpr (!softmax) return;
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       const int64_t token = int64_t{q.sequence} * p.queries + own + row(n);
@@ -62,8 +60,6 @@ struct OutputsOfWarp {
   // Returns the terms of a lane's two queries, and writes those of all for the kernel of keys.
   __device__ TermsOfGroupRows terms(const P& p, const QueryTile& q, int own, const GroupTile<Size>& gradients,
                                     int of_warp, TensorCoreRowTerms* all) const {
-    TermsOfGroupRows terms = {};
-    if constexpr (!softmax) return terms;
     float inner[4] = {};
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
@@ -73,6 +69,7 @@ struct OutputsOfWarp {
             *static_cast<const ElementsOfTerms*>(gradients.chunk(of_warp + row(n), chunk(k))));
       inner[n] = across_lanes(inner[n], Plus{}, lanes_of_terms);
     }
+    TermsOfGroupRows terms = {};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int i = own + ScoreLayout<false>::row(2 * h);
@@ -105,17 +102,20 @@ __device__ void copy_keys(GroupQueriesTiles<Size>& tiles, const P& p, const Atte
 template <int Size, class P>
 __device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, TensorCoreRowTerms* all_terms,
                                     float* parameter_gradients, int group) {
+  constexpr bool softmax = decltype(P::weights)::softmax;
   const int of_warp = warp_of_block() % 4 * 16;
   const bool is_leader = threadIdx.x % group_threads == 0;
   const RareOptions options(p);
   const SharedOperand of_stages = tiles.walked[0][0].operand();
   PipelineStage<GroupQueriesTiles<Size>::stages> stage;
   unsigned parity = 0;
-  OutputsOfWarp<Size, P> outputs;
+  [[maybe_unused]] OutputsOfWarp<Size, P> outputs;
   const auto load_outputs = [&](int n) {
-    if (n >= query_tiles_of(p)) return;
-    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
-    outputs.load(p, q, q.first + group * group_rows + of_warp);
+    if constexpr (softmax)
+      if (n < query_tiles_of(p)) {
+        const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+        outputs.load(p, q, q.first + group * group_rows + of_warp);
+      }
   };
   load_outputs(static_cast<int>(blockIdx.x));
   for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
@@ -133,8 +133,9 @@ __device__ void sum_query_gradients(GroupQueriesTiles<Size>& tiles, const P& p, 
       last = -1;
     };
     tiles.own_full.wait(parity);
-    const TermsOfGroupRows terms =
-        outputs.terms(p, q, own_query + of_warp, tiles.own[1][group], of_warp, all_terms);
+    TermsOfGroupRows terms = {};
+    if constexpr (softmax)
+      terms = outputs.terms(p, q, own_query + of_warp, tiles.own[1][group], of_warp, all_terms);
     using Own = OwnRows<Size>;
     const Own queries(tiles.own[0][group], of_warp), gradients(tiles.own[1][group], of_warp);
     const auto release_own = [&] {
