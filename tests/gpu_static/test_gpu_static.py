@@ -368,6 +368,13 @@ class Model(unittest.TestCase):
             attention = [l for l in launches if l.work[:1] == ["attention"] and "tensor core" in l.name]
             self.assertEqual(sum(l.times for l in attention), 36)
 
+    def test_a_step_with_warp_groups_launches_no_kernel_for_terms_of_attention(self):
+        without, using = (model.read_launches(here / "launches" / name) for name in ("b8.tsv", "90/b8.tsv"))
+        of_terms = [l.times for l in without if l.name == "attention: inner products"]
+        self.assertEqual(of_terms, [12])
+        self.assertNotIn("attention: inner products", {l.name for l in using})
+        self.assertLessEqual(sum(l.times for l in using), 282)
+
     def test_attention_that_sees_all_keys(self):
         launch = ("forward", "attend", "attention: tensor core forward", 768, 128, 12, 55296, self.forward["kernel"],
                   "attention 8 12 1024 1024 64 full".split())
