@@ -202,7 +202,7 @@ TEST_CASE("attention by warp groups: other problems and older drivers use the ot
 }
 
 #if defined(EMULATE_CUDA)
-TEST_CASE("attention by warp groups: terms have a kernel of their own only without gradients of queries") {
+TEST_CASE("attention by warp groups: terms take another kernel only without gradients of queries") {
   if (has_no_warp_groups()) return;
   Case c = case_with(sizes_of(130, 140, 24, 72), Kind::softmax, causal);
   c.fill(true);
