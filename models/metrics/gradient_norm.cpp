@@ -25,12 +25,12 @@ std::string component_of(const std::string& path) {
 }
 
 void log_gradient_norms(MetricRow& row, const nn::FlatParameters& parameters) {
+  std::vector<IndexRange> ranges;
+  for (const nn::FlatParameters::Segment& segment : parameters.segments())
+    ranges.push_back({segment.begin, segment.end});
+  const std::vector<double> sums = nn::SquareSums(parameters.gradients(), ranges).of(parameters.gradients()).to_vector();
   MetricRow squares;
-  const Tensor square = Tensor::zeros(Shape{}, Dtype::f64, parameters.gradients().device());
-  for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
-    nn::sum_of_squares(parameters.segment_view(parameters.gradients(), segment), square);
-    squares[component_of(segment.path)] += square.to_vector().at(0);
-  }
+  for (size_t i = 0; i < sums.size(); ++i) squares[component_of(parameters.segments()[i].path)] += sums[i];
   for (const auto& [component, sum] : squares) log_metric(row, "gradient_norm", component, std::sqrt(sum));
 }
 

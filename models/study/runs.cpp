@@ -46,6 +46,7 @@ struct NewerSetting {
   std::string_view model, key, value;
 };
 constexpr NewerSetting newer[] = {{"", "products", "auto"},
+                                  {"", "gradient_parts", "1"},
                                   {"gpt", "mask", "causal"},
                                   {"stream", "mask", "causal"},
                                   {"vit", "mask", "full"},

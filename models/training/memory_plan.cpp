@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/distributed/gradient_sum.h"
 #include "engine/system/machine_memory.h"
 #include "engine/system/pool.h"
 #include "engine/types/format.h"
@@ -75,9 +76,10 @@ int64_t outside_of_tensors(const Task& task) {
 }
 
 // Returns the extra bytes while parameters are packed: the unpacked ones live until then, before
-// there is an optimizer state. A resumed run reads the optimizer's whole file.
+// there is an optimizer state or a sum of parts. A resumed run reads the optimizer's whole file.
 int64_t bytes_of_loading(const TrainSettings& s, const MemoryPlan& plan) {
-  const int64_t leaf_gradients = plan.parameters * bytes_of(parse_dtype(s.dtype)) - plan.optimizer_state,
+  const int64_t leaf_gradients =
+                    plan.parameters * bytes_of(parse_dtype(s.dtype)) - plan.optimizer_state - plan.gradient_sums,
                 masters = parse_dtype(s.dtype) == Dtype::bf16 ? plan.weights : 0;
   return std::max<int64_t>(leaf_gradients, s.resume ? plan.optimizer_state + masters : 0);
 }
@@ -184,11 +186,12 @@ HostMemoryLimit::~HostMemoryLimit() { set_memory_limit(Device::cpu, before_); }
 bool HostMemoryLimit::reached() const { return memory_use(Device::cpu).refused > refused_; }
 
 int64_t MemoryPlan::total() const {
-  return weights + gradients + optimizer_state + masks + guard + signal_propagation + activations + data + program;
+  return weights + gradients + gradient_sums + optimizer_state + masks + guard + signal_propagation + activations + data + program;
 }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {{"weights", weights},
                                                       {"gradients", gradients},
+                                                      {"gradient sums", gradient_sums},
                                                       {"optimizer", optimizer_state},
                                                       {"masks", masks},
                                                       {"nan guard", guard},
@@ -248,12 +251,14 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const Dtype dtype = parse_dtype(s.dtype);
   const int64_t gradient = dtype == Dtype::bf16 ? 4 : bytes_of(dtype),
                 weight = dtype == Dtype::bf16 ? 4 + bytes_of(dtype) : gradient,
-                max_parameters = (plan.free - fixed) / (weight + gradient);
+                sums = GradientSum::buffers_of(s.gradient_parts),
+                max_parameters = (plan.free - fixed) / (weight + (1 + sums) * gradient);
   const std::optional<int64_t> parameters = count_parameters(s, max_parameters);
   if (!parameters)
     fail_to_fit(s, "more than", static_cast<double>(plan.free),
                 orrery::text("weights and gradients alone are more than ", max_parameters, " parameters"), plan);
   plan.parameters = *parameters, plan.gradients = Pool::block_size(*parameters * gradient);
+  plan.gradient_sums = sums * plan.gradients;
   plan.masks = bytes_of_masks(s.model_settings, layers_of(s));
   plan.weights = plan.gradients + (dtype == Dtype::bf16 ? Pool::block_size(*parameters * bytes_of(dtype)) : 0);
 
@@ -274,7 +279,8 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
     plan.activations = std::max(plan.activations, bytes_of_loading(s, plan));
   };
   const auto needs = [&](double fraction) {  // with scaled activations and signal propagation
-    return static_cast<double>(plan.weights + plan.gradients + plan.optimizer_state + plan.masks + plan.guard) +
+    return static_cast<double>(plan.weights + plan.gradients + plan.gradient_sums + plan.optimizer_state + plan.masks +
+                               plan.guard) +
            static_cast<double>(plan.activations + plan.signal_propagation) * fraction +
            static_cast<double>(on_host ? plan.program + plan.data : 0);
   };

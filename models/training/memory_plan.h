@@ -26,6 +26,7 @@ struct MemoryPlan {
   int64_t parameters = 0;  // elements
   int64_t weights = 0;     // bytes, with the f32 master weights of a bf16 model
   int64_t gradients = 0;
+  int64_t gradient_sums = 0;       // sums of parts of a step, with gradient_parts above 1
   int64_t optimizer_state = 0;     // bytes, as all that follow
   int64_t masks = 0;               // tables of named masks
   int64_t guard = 0;               // with nan_guard: copies of weights and optimizer state, to undo an update

@@ -33,6 +33,7 @@ constexpr std::string_view changeable_settings[] = {"model",  // a preset; the m
                                                     "batch_size",
                                                     "batch_tokens",
                                                     "gradient_accumulation_steps",
+                                                    "gradient_parts",
                                                     "learning_rate",
                                                     "min_learning_rate",
                                                     "warmup_steps",

@@ -84,6 +84,9 @@ void check_no_conflict(const TrainSettings& s) {
   check(s.steps <= most / s.gradient_accumulation_steps, "train: steps (", s.steps,
         ") times gradient_accumulation_steps (", s.gradient_accumulation_steps, ") must be at most ", most,
         "; lower one of the two");
+  check(s.gradient_parts <= s.gradient_accumulation_steps, "train: gradient_parts (", s.gradient_parts,
+        ") must be at most gradient_accumulation_steps (", s.gradient_accumulation_steps,
+        "), because a part has at least one micro-batch; lower --gradient_parts or raise --gradient_accumulation_steps");
   check(
       !s.nan_guard || !s.cuda_graph,
       "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");

@@ -36,7 +36,7 @@ struct TrainSettings {
   AnySettings model_settings, task_settings;  // defaults of the model and task, then changed one by one
   std::string out = "runs/latest", init_from, lr_scales, weight_decay_rules, device = "cpu", dtype = "f32",
               precision = "highest", products = "auto";
-  int64_t steps = 2000, batch_size = 12, gradient_accumulation_steps = 1;
+  int64_t steps = 2000, batch_size = 12, gradient_accumulation_steps = 1, gradient_parts = 1;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   int64_t warmup_steps = 100, lr_decay_iters = 0;
   std::string warmup_form = "linear";
@@ -76,6 +76,9 @@ struct TrainSettings {
              "sequences or images per update; with gradient_accumulation_steps above 1, per micro-batch",
              between(1, 16384));
     v("gradient_accumulation_steps|accumulate", gradient_accumulation_steps, "micro-batches per update",
+      between(1, 4096));
+    v("gradient_parts", gradient_parts,
+      "parts of a step's gradient, which are added by a fixed tree; at most gradient_accumulation_steps",
       between(1, 4096));
     v.common("learning_rate|rate", learning_rate, "peak learning rate", above(0, 1e30));
     v("min_learning_rate|final_rate", min_learning_rate,

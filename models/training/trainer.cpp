@@ -87,6 +87,7 @@ void Trainer::make_inputs() {
                                                s.dtype == "f64" ? Dtype::f64 : Dtype::f32, device_);
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
+  gradient_sum_ = std::make_unique<GradientSum>(parameters_->gradients(), s.gradient_parts);
 }
 
 Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const {
@@ -100,21 +101,28 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::ForwardPass& pas
   return total;
 }
 
+void Trainer::do_micro_batch(int64_t micro) {
+  const std::vector<Tensor> batch = tensors_of(inputs_->batches[static_cast<size_t>(micro)]);
+  nn::ForwardPass pass;
+  pass.training = true;
+  if (!stream_states_.empty()) pass.cache = &stream_states_[static_cast<size_t>(micro)];
+  for (const auto& [name, weight] : loss_weights_) pass.requested_losses.insert(name);
+  const RandomKey rng = RandomKey{static_cast<uint64_t>(settings_.seed), 0}.derive("train");
+  pass.rng = DeviceRandomKey(rng, numbers_->tensor().data<int32_t>() + micro);
+  const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
+  add_in_place(losses_[0], loss.detach().to(Dtype::f64));
+  with_extra_losses(loss, pass, fractions_->of_units(micro)).backward();
+}
+
 void Trainer::do_step() {
-  const TrainSettings& s = settings_;
-  const RandomKey rng = RandomKey{static_cast<uint64_t>(s.seed), 0}.derive("train");
-  parameters_->zero_gradients();
+  const int64_t parts = settings_.gradient_parts;
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
-  for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro) {
-    const std::vector<Tensor> batch = tensors_of(inputs_->batches[static_cast<size_t>(micro)]);
-    nn::ForwardPass pass;
-    pass.training = true;
-    if (!stream_states_.empty()) pass.cache = &stream_states_[static_cast<size_t>(micro)];
-    for (const auto& [name, weight] : loss_weights_) pass.requested_losses.insert(name);
-    pass.rng = DeviceRandomKey(rng, numbers_->tensor().data<int32_t>() + micro);
-    const Tensor loss = task_->loss(*model_, batch, pass) * fractions_->of_targets(micro);
-    add_in_place(losses_[0], loss.detach().to(Dtype::f64));
-    with_extra_losses(loss, pass, fractions_->of_units(micro)).backward();
+  for (int64_t part = 0; part < parts; ++part) {
+    const IndexRange micro_batches = share_of(settings_.gradient_accumulation_steps, parts, part);
+    parameters_->zero_gradients();
+    for (int64_t micro = micro_batches.begin; micro < micro_batches.end; ++micro) do_micro_batch(micro);
+    parameters_->write_pending_zeros();
+    gradient_sum_->take(part);
   }
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);

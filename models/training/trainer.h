@@ -10,6 +10,7 @@
 
 #include "engine/autograd/finite_guard.h"
 #include "engine/autograd/profile.h"
+#include "engine/distributed/gradient_sum.h"
 #include "engine/tensor/staging.h"
 #include "models/metrics/base/model_metric.h"
 #include "models/tasks/base/task.h"
@@ -81,6 +82,7 @@ class Trainer {
   void do_guarded_step(const FiniteGuard::Observer& each);
   FiniteGuard::Names names_of_parameters() const;
   void do_step();  // a step's work on the device, equal each time: it can be captured
+  void do_micro_batch(int64_t micro);  // adds its gradients to those of its part
   Tensor with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const;
   // Waits for the oldest step and reports its results. Throws if the device skipped it.
   void report(RunReporter& reporter);
@@ -99,6 +101,7 @@ class Trainer {
   MemoryPlan plan_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::FlatParameters> parameters_;
+  std::unique_ptr<GradientSum> gradient_sum_;  // over the parts of a step
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name

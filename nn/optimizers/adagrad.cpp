@@ -57,7 +57,7 @@ class Adagrad final : public Optimizer {
   Adagrad(const Spec& spec, FlatParameters& parameters)
       : Optimizer(parameters),
         sums_{parameters.make_moments()},
-        squares_(Tensor::zeros(Shape{count_packed(parameters)}, Dtype::f64, parameters.values().device())) {
+        squares_(parameters.gradients(), packed_ranges(parameters)) {
     read_settings(spec, settings_);
     set_lr_scales(spec.name, settings_.lr_scales);
   }
@@ -65,26 +65,25 @@ class Adagrad final : public Optimizer {
 
  private:
   void update_parameters(const StepArguments* arguments) override {
-    const Tensor& gradients = parameters_.gradients();
-    int64_t i = 0;
+    const double* square = squares_.of(parameters_.gradients()).data<double>();
     for (const FlatParameters::Segment& s : parameters_.segments())
       for (const FlatParameters::PackedTensor& packed : FlatParameters::packed_tensors_of(s)) {
-        const Tensor square = squares_[i++];
-        sum_of_squares(gradients.flat_view(packed.begin, packed.shape), square);
-        const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square.data<double>()};
+        const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square++};
         update_elements(parameters_, packed.begin, packed.end, sums_, packed.begin, arguments, formula,
                         group_options(*s.parameter));
       }
   }
-  static int64_t count_packed(const FlatParameters& parameters) {
-    size_t count = 0;
-    for (const FlatParameters::Segment& s : parameters.segments()) count += FlatParameters::packed_tensors_of(s).size();
-    return static_cast<int64_t>(count);
+  static std::vector<IndexRange> packed_ranges(const FlatParameters& parameters) {
+    std::vector<IndexRange> ranges;
+    for (const FlatParameters::Segment& s : parameters.segments())
+      for (const FlatParameters::PackedTensor& packed : FlatParameters::packed_tensors_of(s))
+        ranges.push_back({packed.begin, packed.end});
+    return ranges;
   }
 
   Settings settings_;
   std::array<Tensor, 1> sums_;
-  Tensor squares_;  // n^2 of each tensor
+  SquareSums squares_;  // n^2 of each tensor
 };
 REGISTER_OPTIMIZER(Adagrad);
 

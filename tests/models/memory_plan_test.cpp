@@ -120,6 +120,9 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
                  {{"signal_propagation", "yes"}, {"layers", "8"}, {"context", "512"}, {"batch_size", "2"}});
   check_estimate("gpt-char-small", {{"metrics", "all"}, {"context", "256"}});
   check_estimate("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
+  for (const char* parts : {"4", "8"})
+    check_estimate("gpt-char-small",
+                   {{"gradient_parts", parts}, {"gradient_accumulation_steps", "8"}, {"width", "512"}, {"batch_size", "1"}});
   check_estimate("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
   check_estimate("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
   check_estimate("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},
@@ -178,6 +181,7 @@ TEST_CASE("memory plan: at every memory limit, a run is either rejected at once 
   const std::vector<Assignments> runs = {
       {{"layers", "3"}, {"signal_propagation", "yes"}, {"context", "256"}, {"metrics", "all"}},
       {{"layers", "6"}, {"nan_guard", "yes"}, {"optimizer", "lion"}, {"gradient_accumulation_steps", "2"}},
+      {{"layers", "6"}, {"gradient_parts", "4"}, {"batch_size", "2"}, {"gradient_accumulation_steps", "4"}},
       {{"layers", "3"}, {"dtype", "bf16"}, {"vocabulary", "8000"}, {"batch_size", "2"}},
       {{"layers", "3"}, {"optimizer", "sgd"}, {"batch_size", "1"}, {"context", "8"}, {"width", "512"}}};
   for (const Assignments& run : runs) {

@@ -9,6 +9,7 @@
 #include "engine/ops/ops.h"
 #include "engine/system/files.h"
 #include "engine/tensor/flops.h"
+#include "models/architectures/gpt.h"
 #include "models/model.h"
 #include "models/training/trainer.h"
 #include "tests/support/folder.h"
@@ -270,6 +271,33 @@ TEST_CASE("metrics: gradient norms of the components add up to the total, and le
         "alpha/blocks.0.attention_norm", "alpha/norm", "temperature/blocks.1.attention.1"})
     CHECK_MESSAGE(row.contains(key), key);
   CHECK(std::abs(row.at("alpha/norm") - 0.5) < 0.1);
+}
+
+TEST_CASE("metrics: gradient norms have the bits of one sum over each parameter, added by component") {
+  GptSettings settings;
+  settings.layers = 2, settings.heads = 2, settings.width = 96, settings.context = 8, settings.vocabulary = 17;
+  Gpt model(settings);
+  nn::initialize(model, 1);
+  nn::FlatParameters flat(model);
+  nn::ForwardPass pass;
+  sum(model(Tensor::zeros({1, 8}, Dtype::i32), pass)).backward();
+  flat.write_pending_zeros();
+  MetricRow row;
+  model_metrics().at("gradient_norm").of_parameters(row, flat);
+  std::map<std::string, double> squares;
+  const Tensor square = Tensor::zeros({}, Dtype::f64);
+  for (const nn::FlatParameters::Segment& segment : flat.segments())
+    for (const auto& [key, norm] : row)
+      if (segment.path.starts_with(key.substr(key.find('/') + 1) + ".")) {
+        nn::sum_of_squares(segment.parameter->value.grad(), square);
+        squares[key] += square.item();
+      }
+  CHECK(row.size() > 4);
+  for (const auto& [key, norm] : row) {
+    const std::string name = key;
+    CAPTURE(name);
+    CHECK(norm == std::sqrt(squares.at(name)));
+  }
 }
 
 TEST_CASE("metrics: shared parameters are logged for the model, and biases of queries and keys are not logged") {

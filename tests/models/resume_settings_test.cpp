@@ -184,6 +184,7 @@ TEST_CASE("resume: how a run trains, computes and logs may change") {
                                {"grad_clip", "0.5"},
                                {"batch_size", "3"},
                                {"gradient_accumulation_steps", "2"},
+                               {"gradient_parts", "1"},
                                {"dropout", "0.1"},
                                {"threads", "1"},
                                {"evaluate_every", "1"},

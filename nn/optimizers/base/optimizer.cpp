@@ -21,13 +21,6 @@ auto options_of(const Like& p) {
   return std::tuple(!p.decay, p.lr_group, p.lr_scale, p.min_value, p.max_value);
 }
 
-struct Square {
-  template <class A>
-  HOST_DEVICE double operator()(A x) const {
-    return static_cast<double>(x) * static_cast<double>(x);
-  }
-};
-
 // Structs of f64 numbers in device memory:
 struct Request {
   double lr, clip, first_correction, second_correction;
@@ -134,17 +127,15 @@ void FlatParameters::round(const Segment& s) const {
 
 Optimizer::Optimizer(FlatParameters& parameters)
     : parameters_(parameters),
+      gradient_squares_(parameters.gradients(), {{0, parameters.gradients().numel()}}),
       requests_(numbers(sizeof(Request), parameters)),
       arguments_(numbers(sizeof(StepArguments), parameters)),
       status_(numbers(sizeof(UpdateResult), parameters)),
       status_copies_(status_) {}
 
-Tensor Optimizer::gradient_square() {
+const Tensor& Optimizer::gradient_square() {
   parameters_.write_pending_zeros();
-  const Tensor& g = parameters_.gradients();
-  const Tensor total = Tensor::empty_like(g, Shape{}, Dtype::f64);
-  sum_of_squares(g, total);
-  return total;
+  return gradient_squares_.of(parameters_.gradients());
 }
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
@@ -156,7 +147,7 @@ void Optimizer::send_request(double lr, double clip) {
   requests_.send();
 }
 void Optimizer::update(const Tensor& loss) {
-  const Tensor square = gradient_square();
+  const Tensor& square = gradient_square();
   auto* const arguments = reinterpret_cast<StepArguments*>(arguments_.mutable_data<double>());
   rows(square.device(), 1, 1,
        ComputeStepArguments{reinterpret_cast<const Request*>(requests_.tensor().data<double>()), square.data<double>(),
@@ -217,10 +208,6 @@ Optimizer::NamedMoments Optimizer::state() const {
   if (parameters_.bf16_copy())
     for (auto& segment : named_segments("master", parameters_.values())) all.push_back(std::move(segment));
   return all;
-}
-
-void sum_of_squares(const Tensor& x, const Tensor& sum) {
-  sum_elements("sum_of_squares", Square{}, out_sums<double>(sum), row_of(x));
 }
 
 Registry<OptimizerEntry>& optimizers() {

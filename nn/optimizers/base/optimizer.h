@@ -10,6 +10,7 @@
 #include "engine/tensor/staging.h"
 #include "nn/base/entry.h"
 #include "nn/base/module.h"
+#include "nn/optimizers/base/square_sums.h"
 
 namespace orrery::nn {
 
@@ -136,9 +137,10 @@ class Optimizer {
   int64_t steps_ = 0;
 
  private:
-  Tensor gradient_square();  // sum of the squares of all gradients, f64
-  void clear_skip();         // the next update runs again
+  const Tensor& gradient_square();  // sum of the squares of all gradients, f64 (1)
+  void clear_skip();                // the next update runs again
 
+  SquareSums gradient_squares_;  // over the whole gradients
   HostToDevice requests_;
   Tensor arguments_, status_;
   DeviceToHost status_copies_;
@@ -153,9 +155,6 @@ using OptimizerEntry = Entry<Optimizer, FlatParameters&>;
 Registry<OptimizerEntry>& optimizers();
 // Makes an optimizer from a spec such as "adamw(beta2=0.99, weight_decay=0.1)".
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec, FlatParameters& parameters);
-
-// Writes sum x^2 to `sum`, one f64 number on the device of x.
-void sum_of_squares(const Tensor& x, const Tensor& sum);
 
 #define REGISTER_OPTIMIZER(Type) \
   [[maybe_unused]] static const bool registered_##Type = ::orrery::nn::register_type<Type>(::orrery::nn::optimizers())
