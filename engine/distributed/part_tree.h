@@ -26,7 +26,6 @@ inline IndexRange share_of(int64_t count, int64_t shares, int64_t i) {
 class PartTree {
  public:
   explicit PartTree(int64_t parts) : root_{0, parts} {}
-  int64_t parts() const { return root_.end; }
 
   // Returns the two children of a node of at least two parts.
   static std::pair<IndexRange, IndexRange> children_of(const IndexRange& node) {

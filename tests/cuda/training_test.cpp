@@ -107,6 +107,23 @@ TEST_CASE("gpt-char-small takes two steps on the device") {
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
+TEST_CASE("parts of a step: losses equal the CPU's; replayed steps are bit-identical to eager ones") {
+  if (no_gpu()) return;
+  const Runs runs({{"layers", "1"},
+                   {"width", "32"},
+                   {"heads", "2"},
+                   {"context", "16"},
+                   {"batch_size", "2"},
+                   {"steps", "4"},
+                   {"gradient_accumulation_steps", "9"},
+                   {"gradient_parts", "8"}});
+  runs.train("cpu", {});
+  const TrainingResult eager = runs.train("cuda", on_gpu), replays = runs.train("graph", replayed);
+  CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors"})
+    CHECK(runs.file(eager.checkpoint, name) == runs.file(replays.checkpoint, name));
+}
+
 TEST_CASE("dropout, accumulation, clipping: losses equal the CPU's; replayed steps are bit-identical to eager ones") {
   if (no_gpu()) return;
   const Runs runs({{"layers", "1"},
