@@ -32,7 +32,7 @@ class PartTree {
     const auto first = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(node.size() - 1)));
     return {{node.begin, node.begin + first}, {node.begin + first, node.end}};
   }
-  // Returns the fewest nodes that have the parts of `share` and no others, in the order of the parts.
+  // Returns the fewest nodes that have exactly the parts of `share`, in the order of the parts.
   std::vector<IndexRange> nodes_of(const IndexRange& share) const {
     std::vector<IndexRange> nodes;
     add_nodes(root_, share, nodes);

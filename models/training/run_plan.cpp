@@ -86,7 +86,8 @@ void check_no_conflict(const TrainSettings& s) {
         "; lower one of the two");
   check(s.gradient_parts <= s.gradient_accumulation_steps, "train: gradient_parts (", s.gradient_parts,
         ") must be at most gradient_accumulation_steps (", s.gradient_accumulation_steps,
-        "), because a part has at least one micro-batch; lower --gradient_parts or raise --gradient_accumulation_steps");
+        "), because a part has at least one micro-batch; use --gradient_parts=", s.gradient_accumulation_steps,
+        " or --gradient_accumulation_steps=", s.gradient_parts);
   check(
       !s.nan_guard || !s.cuda_graph,
       "train: --nan_guard=yes checks each operation, but a replayed step runs none separately; leave --cuda_graph out");

@@ -157,7 +157,8 @@ TEST_CASE("gradient parts: more parts than micro-batches are wrong usage, also f
           .value(parts)
           .names("gradient_accumulation_steps")
           .value(micro_batches)
-          .offers("--gradient_parts");
+          .offers("--gradient_parts=" + std::to_string(micro_batches))
+          .offers("--gradient_accumulation_steps=" + std::to_string(parts));
   };
   refused(of_parts(2, 3), 3, 2);
   refused({{"gradient_parts", "2"}}, 2, 1);
