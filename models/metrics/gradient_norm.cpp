@@ -28,7 +28,8 @@ void log_gradient_norms(MetricRow& row, const nn::FlatParameters& parameters) {
   std::vector<IndexRange> ranges;
   for (const nn::FlatParameters::Segment& segment : parameters.segments())
     ranges.push_back({segment.begin, segment.end});
-  const std::vector<double> sums = nn::SquareSums(parameters.gradients(), ranges).of(parameters.gradients()).to_vector();
+  const Tensor& gradients = parameters.gradients();
+  const std::vector<double> sums = nn::SquareSums(gradients, ranges).of(gradients).to_vector();
   MetricRow squares;
   for (size_t i = 0; i < sums.size(); ++i) squares[component_of(parameters.segments()[i].path)] += sums[i];
   for (const auto& [component, sum] : squares) log_metric(row, "gradient_norm", component, std::sqrt(sum));

@@ -186,7 +186,8 @@ HostMemoryLimit::~HostMemoryLimit() { set_memory_limit(Device::cpu, before_); }
 bool HostMemoryLimit::reached() const { return memory_use(Device::cpu).refused > refused_; }
 
 int64_t MemoryPlan::total() const {
-  return weights + gradients + gradient_sums + optimizer_state + masks + guard + signal_propagation + activations + data + program;
+  return weights + gradients + gradient_sums + optimizer_state + masks + guard + signal_propagation + activations +
+         data + program;
 }
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
   std::vector<std::pair<std::string, int64_t>> all = {{"weights", weights},

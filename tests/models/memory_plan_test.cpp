@@ -121,8 +121,10 @@ TEST_CASE("memory plan: within a factor of 1.5 of the peak") {
   check_estimate("gpt-char-small", {{"metrics", "all"}, {"context", "256"}});
   check_estimate("gpt-char-small", {{"nan_guard", "yes"}, {"gradient_accumulation_steps", "3"}});
   for (const char* parts : {"4", "8"})
-    check_estimate("gpt-char-small",
-                   {{"gradient_parts", parts}, {"gradient_accumulation_steps", "8"}, {"width", "512"}, {"batch_size", "1"}});
+    check_estimate("gpt-char-small", {{"gradient_parts", parts},
+                                      {"gradient_accumulation_steps", "8"},
+                                      {"width", "512"},
+                                      {"batch_size", "1"}});
   check_estimate("vit-fashion", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
   check_estimate("resnet8", {{"data", ORRERY_SOURCE_DIR "/tests/models/images/fashion"}, {"batch_size", "32"}});
   check_estimate("translation-small", {{"data", ORRERY_SOURCE_DIR "/tests/models/translation/bible.tsv"},

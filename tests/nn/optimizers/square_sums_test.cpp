@@ -1,5 +1,5 @@
-// Norms of gradients come from pieces. No bit of them differs from the order of additions that is
-// written here in plain loops, or from sum_of_squares of the same range.
+// Norms of gradients come from pieces. They have the same bits as additions in the order of the plain
+// loops here, and as sum_of_squares of the same range.
 #include "nn/optimizers/base/square_sums.h"
 
 #include <doctest/doctest.h>
@@ -97,8 +97,9 @@ TEST_CASE("square sums: pieces cover a range in order and are as long as its len
 }
 
 TEST_CASE("square sums: bits are those of the plain order and of sum_of_squares, for ranges of any length") {
-  const std::vector<int64_t> lengths = {0,    1,    15,    16,    17,     31,     32,        33,           63, 100, 4095,
-                                        4096, 4097, 12289, 16384, 16385, 100'003, 1 << 20, (1 << 20) + 1, 2'345'679};
+  const std::vector<int64_t> lengths = {0,     1,     15,    16,      17,      31,           32,
+                                        33,    63,    100,   4095,    4096,    4097,         12289,
+                                        16384, 16385, 100'003, 1 << 20, (1 << 20) + 1, 2'345'679};
   std::vector<IndexRange> ranges;
   int64_t size = 0;
   for (const int64_t n : lengths) ranges.push_back({size + 3, size + 3 + n}), size += n + 7;
@@ -141,7 +142,7 @@ TEST_CASE("square sums: the global norm has the bits of one sum over the whole f
 }
 
 // Adagrad's first step from 0: s = g^2, p = -a g / (|g| + epsilon), with a from the norm of each packed tensor.
-TEST_CASE("square sums: Adagrad clips each packed tensor by the bits of its own sum") {
+TEST_CASE("square sums: Adagrad clips each packed tensor by the bits of that tensor's sum") {
   Many model(Dtype::f64);
   FlatParameters flat(model);
   const double clip = 1e-3, rate = 0.5;
