@@ -21,7 +21,7 @@ using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;
 // Templates, so that a test's own file instantiates the kernels: g++ warns about internal types of other files.
 template <class C>
 Results on_tensor_cores(const C& c) {
-  AttentionProblem<float> p = c.problem<float>();
+  AttentionProblem<float> p = c.template problem<float>();
   p.is_bf16 = true;
   REQUIRE(cuda::fits_tensor_cores(p));
   if (c.kind == Kind::softmax) return attention_on_gpu<bf16>(c, cuda::SoftmaxWeights{});
