@@ -44,7 +44,7 @@ __device__ void copy_queries(GroupKeysTiles<Size>& tiles, const P& p, const Atte
   TileCopies copies(tiles, elected());
   for (int n = static_cast<int>(blockIdx.x); n < key_tiles_of(p); n += static_cast<int>(gridDim.x)) {
     const GroupKeys own(p, n);
-    copies.load_own(maps.key, maps.value, own.sequence, own.head, own.keys.first);
+    copies.load_own(own.sequence, own.head, own.keys.first, maps.key, maps.value);
     const auto next_head = [] {};
     const QueryTile first = {own.sequence, own.head * (p.query_heads / p.kv_heads), 0};
     const QueryWalk walk(p, first, own.keys, group_block_rows, group_rows, next_head);

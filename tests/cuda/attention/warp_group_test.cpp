@@ -1,4 +1,4 @@
-// Attention backward by warp groups, of a GPU or its emulation, against a plain loop in f64.
+// Attention by warp groups, of a GPU or its emulation, against a plain loop in f64.
 #include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/tensor_core_cases.h"
 
@@ -175,7 +175,7 @@ TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is n
     cuda_on_cpu::options.closed_memory = true;
     return all && all_right();
   };
-  for (const char* const file : {"walk", "queries", "keys"})
+  for (const char* const file : {"walk", "forward", "queries", "keys"})
     check_that_every_barrier_is_needed("cuda/attention/warp_group_" + std::string(file) + ".cuh", right, all_barriers);
 }
 #endif

@@ -1,0 +1,282 @@
+// Attention forward by warp groups: see warp_group_walk.cuh. While the tensor cores add the values of one tile, a group
+// computes the weights of the next.
+//
+// A tile has 128 keys. Masks are those of its halves, with 64 keys each; products and softmax take the tile as a whole.
+//
+// The base of a row's powers is the largest score of the first tiles that it sees. Later tiles need no maximum: weights
+// are bf16, with the exponents of f32. If a sum exceeds 2^64, the row's weights and sums are multiplied by 2^-60. If a
+// power of a tile is infinite, the warp multiplies its scores again and then uses their maximum.
+#pragma once
+
+#include "cuda/attention/warp_group_walk.cuh"
+
+namespace orrery::cuda {
+
+template <int Size>
+struct GroupForwardTiles {
+  static constexpr int stages = Size == 64 ? 4 : 3;
+  using Own = GroupTile<Size>;
+  using Walked = GroupTile<Size, group_forward_keys>;
+  Own own[1][2];             // queries of each group
+  Walked walked[stages][2];  // keys and values
+  struct alignas(8) Place {
+    int head, first;  // first: -1 after the last tile
+  } place[stages];
+  uint32_t bad_rows[2][group_forward_keys / 32];  // of each group
+  TransactionBarrier own_full, own_empty, full[stages], empty[stages];
+
+  // By one thread, before the barrier of the block.
+  __device__ void init_barriers() {
+    own_full.init(1), own_empty.init(group_block_rows / 16);
+    for (int s = 0; s < stages; ++s) full[s].init(1), empty[s].init(2);
+    barriers_initialized();
+  }
+};
+
+using GroupScores = float[2][8][4];  // of a lane: halves of 64 keys
+__device__ inline float (&of_tile(GroupScores& s))[1][16][4] { return reinterpret_cast<float (&)[1][16][4]>(s); }
+
+namespace {  // internal, because Coverage and OnlineSoftmax are
+// Visible keys, and those that dropout keeps, of the halves of a tile. Equal coverage in all warps of a group.
+struct GroupMasks {
+  Coverage coverage = Coverage::all;
+  uint32_t visible[2] = {}, kept[2] = {};
+
+  template <class Visibility, class P>
+  __device__ void find(const Visibility& visibility, const P& p, const RareOptions& options, const QueryTile& q,
+                       const KeyTile& keys) {
+    const bool full = visibility.is_full(keys.first) && visibility.is_full(keys.first + 64);
+    if (full && !options.dropout()) return;
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      const KeyTile part = {false, keys.first + 64 * half, keys.end};
+      uint32_t mask[1] = {}, kept_mask[1] = {};
+      const Coverage covers = visibility.find_visible(p, q, part, mask);
+      if (covers != Coverage::all) coverage = Coverage::some;
+      if (options.dropout() && covers != Coverage::none)
+        visibility.find_keep_masks(p, p.dropout.rng_key.load(), q, part, kept_mask);
+      visible[0] = visible[1], kept[0] = kept[1];  // no index that depends on `half`: it would take local memory
+      visible[1] = covers == Coverage::some ? mask[0] : covers == Coverage::all ? ~0u : 0;
+      kept[1] = kept_mask[0];
+    }
+  }
+};
+
+template <int Size>
+struct GroupSoftmax : TensorCoreSoftmax<1, Size> {
+  static constexpr float most = 0x1p64f, large = 0x1p60f, fewer_exponents = 60;
+  bool has_bases = false;  // of all rows of the warp
+
+  __device__ void weigh_by_maximum(float factor, float (&s)[1][16][4], float (&output)[1][Size / 8][4]) {
+    this->weigh(factor, s, output);
+    const auto lowest = OnlineSoftmax<float>::lowest;
+    has_bases = !__ballot_sync(~0u, this->rows[0][0].largest == lowest || this->rows[0][1].largest == lowest);
+  }
+  __device__ void weigh_from_bases(float factor, float (&s)[1][16][4]) {
+    const float to_exponent = factor * log2_of_e;
+    each_score(s, [&](int, int bit) {
+      float& score = s[0][bit / 4][bit % 4];
+      score = this->rows[0][bit / 2 % 2].weigh(1.f, to_exponent * score, PowerOfTwo{});
+    });
+  }
+  // Return true for all lanes of a warp if a sum is above `most`, or not finite.
+  __device__ bool exceeds() const { return __ballot_sync(~0u, !(sums() <= most)); }
+  __device__ bool overflows() const { return __ballot_sync(~0u, !(sums() < std::numeric_limits<float>::infinity())); }
+  __device__ void shrink(float (&s)[1][16][4], float (&output)[1][Size / 8][4]) {
+    float times[2] = {1, 1};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      OnlineSoftmax<float>& row = this->rows[0][h];
+      if (across_lanes(row.sum, LargerNumber{}, lanes_of_row) > large)
+        times[h] = row.update_max(row.largest + fewer_exponents, PowerOfTwo{});
+    }
+    each_score(s, [&](int, int bit) { s[0][bit / 4][bit % 4] *= times[bit / 2 % 2]; });
+    each_score(output, [&](int, int bit) { output[0][bit / 4][bit % 4] *= times[bit / 2 % 2]; });
+  }
+
+ private:
+  __device__ float sums() const { return this->rows[0][0].sum + this->rows[0][1].sum; }
+};
+}  // namespace
+
+// Adds weights times values if some values are not finite, and returns true then; by a whole group. Each thread checks
+// a row.
+template <int Size>
+__device__ bool add_bad_values(const GroupTile<Size, group_forward_keys>& values, int group,
+                               uint32_t (&bad_rows)[group_forward_keys / 32], const uint32_t (&weights)[2][4][4],
+                               float (&output)[1][Size / 8][4]) {
+  // In registers, or the compiler would compute all addresses before the loop over tiles.
+  const int thread = in_register(static_cast<int>(threadIdx.x) % group_threads), lane = in_register(lane_of_warp());
+  uint32_t mine = 0;
+#pragma unroll 4
+  for (int n = 0; n < Size / 8; ++n)
+    for (const uint32_t pair : static_cast<const RowChunk*>(values.chunk(thread, n))->pair) mine |= not_finite(pair);
+  const uint32_t of_warp = __ballot_sync(~0u, mine != 0);
+  named_sync(1 + group, group_threads);  // all have read the flags of the tile before
+  if (lane == 0) bad_rows[thread / 32] = of_warp;
+  named_sync(1 + group, group_threads);
+  if (!(bad_rows[0] | bad_rows[1] | bad_rows[2] | bad_rows[3])) return false;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    uint32_t part[1][4][4];
+    for (int n = 0; n < 16; ++n) part[0][n / 4][n % 4] = half ? weights[1][n / 4][n % 4] : weights[0][n / 4][n % 4];
+    add_with_bad_rows([&](int k, int c) { return values.chunk(64 * half + 16 * k + lane % 16, 2 * c + lane / 16); },
+                      part, bad_rows[2 * half] | uint64_t{bad_rows[2 * half + 1]} << 32, output);
+  }
+  named_sync(1 + group, group_threads);  // no warp reads the values
+  return true;
+}
+
+// By groups 1 and 2; `group`: 0 or 1.
+template <int Size, class P>
+__device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group) {
+  using Tiles = GroupForwardTiles<Size>;
+  using Own = OwnRows<Size>;
+  constexpr bool softmax = decltype(P::weights)::softmax, positive_part = decltype(P::weights)::positive_part;
+  constexpr int bytes_of_stage = sizeof tiles.walked[0];
+  const int of_warp = warp_of_block() % 4 * 16;
+  const bool is_leader = threadIdx.x % group_threads == 0;
+  const RareOptions options(p);
+  const SharedOperand of_stages = tiles.walked[0][0].operand();
+  PipelineStage<Tiles::stages> stage;
+  unsigned parity = 0;
+  for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
+    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+    const int own_query = q.first + group * group_rows, end = length_of(p, q.sequence);
+    const WarpVisibility<false, 64, 1, P, group_rows> visibility(p, own_query, end, of_warp);
+    [[maybe_unused]] const auto& f = function_of<float>(p, q);
+    [[maybe_unused]] GroupSoftmax<Size> state;
+    float output[1][Size / 8][4] = {};
+    uint32_t weights[2][4][4];
+    int last = 0;  // the stage of these weights
+    const auto release = [&](int s) {
+      if (is_leader) tiles.empty[s].arrive();
+    };
+    const auto start_values = [&] {
+      start_weights_product<Size>(weights, of_stages.farther(last * bytes_of_stage + Tiles::Walked::bytes), output);
+      group_products_commit();
+    };
+    const auto finish_values = [&] {
+      group_products_wait<0>();
+      fence_sums(output[0]);
+      release(last);
+    };
+    tiles.own_full.wait(parity);
+    const Own queries(tiles.own[0][group], of_warp);
+    const auto release_own = [&] {
+      if (lane_of_warp() == 0) tiles.own_empty.arrive();
+    };
+    if constexpr (Own::in_registers) release_own();
+
+    // Computes the weights of the next tile while its values, or with `Adds` those of the last tile, are added.
+    enum class Step { weighed, added, ended };
+    const auto step = [&]<bool Adds>() {
+      tiles.full[stage.index].wait(stage.parity);
+      const KeyTile keys = {false, tiles.place[stage.index].first, end};
+      if (keys.first < 0) return Step::ended;
+      const auto& walked = tiles.walked[stage.index];
+      GroupScores s;
+      fence_sums(output[0]);
+      group_products_begin();
+      queries.start_product(of_stages.farther(stage.index * bytes_of_stage), of_tile(s));
+      group_products_commit();
+      if constexpr (Adds) start_values();
+      GroupMasks masks;
+      masks.find(visibility, p, options, q, keys);
+      group_products_wait<Adds>();
+      fence_sums(of_tile(s)[0]);
+      const auto scores = [&] {
+        const float factor = score_rows(p, options, s);
+        if (softmax && masks.coverage == Coverage::some) masked_fill(masks.visible, OnlineSoftmax<float>::lowest, s);
+        return factor;
+      };
+      const float factor = scores();
+      if constexpr (!softmax) {
+        if constexpr (!positive_part)  // else rounding computes it
+          each_score(s, [&](int block, int bit) {
+            float& score = s[block][bit / 4][bit % 4];
+            score = f.value(factor * score);
+          });
+        if (masks.coverage == Coverage::some) masked_fill(masks.visible, 0.f, s);
+        if constexpr (Adds) finish_values();
+      } else if (Adds && state.has_bases) {
+        const float sums[2] = {state.rows[0][0].sum, state.rows[0][1].sum};
+        state.weigh_from_bases(factor, of_tile(s));
+        finish_values();
+        if (state.exceeds()) {
+          if (state.overflows()) {
+            state.rows[0][0].sum = sums[0], state.rows[0][1].sum = sums[1];
+            queries.multiply_alone(tiles.own[0][group], of_warp, walked[0], of_tile(s));
+            scores();
+            state.weigh_by_maximum(factor, of_tile(s), output);
+          } else {
+            state.shrink(of_tile(s), output);
+          }
+        }
+      } else {
+        if constexpr (Adds) finish_values();
+        state.weigh_by_maximum(factor, of_tile(s), output);
+      }
+      round_weights<positive_part>(s, weights);
+      if (options.dropout()) drop_weights(masks.kept, weights);
+      last = stage.index;
+      stage.advance();
+      if (masks.coverage != Coverage::some ||
+          !add_bad_values(walked[1], group, tiles.bad_rows[group], weights, output))
+        return Step::weighed;
+      release(last);
+      return Step::added;
+    };
+    Step done = Step::added;
+    while (done == Step::added) {
+      done = step.template operator()<false>();
+      if (done == Step::ended) break;
+      while (done == Step::weighed) done = step.template operator()<true>();
+      if (done == Step::added) continue;
+      fence_sums(output[0]);
+      group_products_begin();
+      start_values();
+      finish_values();
+    }
+    if constexpr (!Own::in_registers) release_own();
+    release(stage.index);
+    stage.advance();
+    const float factor = factor_of_weights(p, options);
+    store_rows(rows_of_queries(p, p.output, q, p.value_size), own_query + of_warp, p.queries, p.value_size, output,
+               [&](int, int h) {
+                 if constexpr (softmax) {
+                   const OnlineSoftmax<float>& own = state.rows[0][h];
+                   const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
+                   const int i = own_query + of_warp + ScoreLayout<false>::row(2 * h);
+                   if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
+                     p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
+                   return sum == 0 ? 0.f : factor / sum;
+                 } else {
+                   return factor;
+                 }
+               });
+  }
+}
+
+template <class P, int Size>
+__global__ void __launch_bounds__(group_attention_threads, 1)
+    warp_group_attention_forward_kernel(const __grid_constant__ P p, const __grid_constant__ AttentionMaps maps) {
+  if (!warp_groups()) return;
+  auto& tiles = shared_memory<GroupForwardTiles<Size>>();
+  const int group = warp_of_block() / 4;
+  if (threadIdx.x == 0) tiles.init_barriers();
+  __syncthreads();
+  wait_for_earlier();
+  if (group == 0) {
+    give_registers<56>();
+    if (threadIdx.x < 32) {
+      copy_keys(tiles, p, maps);
+      allow_next();
+    }
+  } else {
+    take_registers<224>();
+    sum_values(tiles, p, group - 1);
+  }
+}
+
+}  // namespace orrery::cuda
