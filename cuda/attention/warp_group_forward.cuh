@@ -37,30 +37,20 @@ using GroupScores = float[2][8][4];  // of a lane: halves of 64 keys
 __device__ inline float (&of_tile(GroupScores& s))[1][16][4] { return reinterpret_cast<float (&)[1][16][4]>(s); }
 
 namespace {  // internal, because Coverage and OnlineSoftmax are
-// Visible keys, and those that dropout keeps, of the halves of a tile. Equal coverage in all warps of a group.
-struct GroupMasks {
-  Coverage coverage = Coverage::all;
-  uint32_t visible[2] = {}, kept[2] = {};
-
-  template <class Visibility, class P>
-  __device__ void find(const Visibility& visibility, const P& p, const RareOptions& options, const QueryTile& q,
-                       const KeyTile& keys) {
-    const bool full = visibility.is_full(keys.first) && visibility.is_full(keys.first + 64);
-    if (full && !options.dropout()) return;
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      const KeyTile part = {false, keys.first + 64 * half, keys.end};
-      uint32_t mask[1] = {}, kept_mask[1] = {};
-      const Coverage covers = visibility.find_visible(p, q, part, mask);
-      if (covers != Coverage::all) coverage = Coverage::some;
-      if (options.dropout() && covers != Coverage::none)
-        visibility.find_keep_masks(p, p.dropout.rng_key.load(), q, part, kept_mask);
-      visible[0] = visible[1], kept[0] = kept[1];  // no index that depends on `half`: it would take local memory
-      visible[1] = covers == Coverage::some ? mask[0] : covers == Coverage::all ? ~0u : 0;
-      kept[1] = kept_mask[0];
-    }
+// Finds the masks of the halves of a tile. All warps of a group find the same coverage.
+template <class Visibility, class P>
+__device__ void find_masks(const Visibility& visibility, const P& p, const RareOptions& options, const QueryTile& q,
+                           const KeyTile& keys, TileMasks<2>& masks) {
+  masks.coverage = Coverage::all;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    TileMasks<1> part;
+    part.find(visibility, p, options, q, {false, keys.first + 64 * half, keys.end});
+    if (part.coverage != Coverage::all) masks.coverage = Coverage::some;
+    masks.visible[half] = part.coverage == Coverage::some ? part.visible[0] : part.coverage == Coverage::all ? ~0u : 0;
+    masks.kept[half] = part.kept[0];
   }
-};
+}
 
 template <int Size>
 struct GroupSoftmax : TensorCoreSoftmax<1, Size> {
@@ -143,7 +133,8 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
   for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
     const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
     const int own_query = q.first + group * group_rows, end = length_of(p, q.sequence);
-    const WarpVisibility<false, 64, 1, P, group_rows> visibility(p, own_query, end, of_warp);
+    WarpVisibility<false, 64, 1, P, group_rows> visibility(p, own_query, end, of_warp);
+    visibility.shorten_full(options.scores() || options.dropout() ? MaskView::unbounded : 64);
     [[maybe_unused]] const auto& f = function_of<float>(p, q);
     [[maybe_unused]] GroupSoftmax<Size> state;
     float output[1][Size / 8][4] = {};
@@ -181,46 +172,52 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
       queries.start_product(of_stages.farther(stage.index * bytes_of_stage), of_tile(s));
       group_products_commit();
       if constexpr (Adds) start_values();
-      GroupMasks masks;
-      masks.find(visibility, p, options, q, keys);
+      const bool plain = visibility.is_full(keys.first);  // all of the tile, and no rare option
+      TileMasks<2> masks;
+      if (!plain) find_masks(visibility, p, options, q, keys, masks);
       group_products_wait<Adds>();
       fence_sums(of_tile(s)[0]);
-      const auto scores = [&] {
-        const float factor = score_rows(p, options, s);
+      float factor = decltype(P::weights)::homogeneous ? 1.f : p.scale;
+      const auto find_scores = [&] {
+        if (plain) return;
+        factor = score_rows(p, options, s);
         if (softmax && masks.coverage == Coverage::some) masked_fill(masks.visible, OnlineSoftmax<float>::lowest, s);
-        return factor;
       };
-      const float factor = scores();
+      find_scores();
       if constexpr (!softmax) {
         if constexpr (!positive_part)  // else rounding computes it
           each_score(s, [&](int block, int bit) {
             float& score = s[block][bit / 4][bit % 4];
             score = f.value(factor * score);
           });
-        if (masks.coverage == Coverage::some) masked_fill(masks.visible, 0.f, s);
+        if (!plain && masks.coverage == Coverage::some) masked_fill(masks.visible, 0.f, s);
         if constexpr (Adds) finish_values();
-      } else if (Adds && state.has_bases) {
-        const float sums[2] = {state.rows[0][0].sum, state.rows[0][1].sum};
-        state.weigh_from_bases(factor, of_tile(s));
-        finish_values();
-        if (state.exceeds()) {
-          if (state.overflows()) {
-            state.rows[0][0].sum = sums[0], state.rows[0][1].sum = sums[1];
-            queries.multiply_alone(tiles.own[0][group], of_warp, walked[0], of_tile(s));
-            scores();
-            state.weigh_by_maximum(factor, of_tile(s), output);
-          } else {
-            state.shrink(of_tile(s), output);
-          }
-        }
       } else {
-        if constexpr (Adds) finish_values();
-        state.weigh_by_maximum(factor, of_tile(s), output);
+        const auto weigh_from_bases = [&] {  // returns false if the tile needs its maximum
+          const float sums[2] = {state.rows[0][0].sum, state.rows[0][1].sum};
+          if (!Adds || !state.has_bases) {
+            if constexpr (Adds) finish_values();
+            return false;
+          }
+          state.weigh_from_bases(factor, of_tile(s));
+          finish_values();
+          if (!state.exceeds()) return true;
+          if (!state.overflows()) {
+            state.shrink(of_tile(s), output);
+            return true;
+          }
+          state.rows[0][0].sum = sums[0], state.rows[0][1].sum = sums[1];
+          queries.multiply_alone(tiles.own[0][group], of_warp, walked[0], of_tile(s));
+          find_scores();
+          return false;
+        };
+        if (!weigh_from_bases()) state.weigh_by_maximum(factor, of_tile(s), output);
       }
       round_weights<positive_part>(s, weights);
-      if (options.dropout()) drop_weights(masks.kept, weights);
       last = stage.index;
       stage.advance();
+      if (plain) return Step::weighed;
+      if (options.dropout()) drop_weights(masks.kept, weights);
       if (masks.coverage != Coverage::some ||
           !add_bad_values(walked[1], group, tiles.bad_rows[group], weights, output))
         return Step::weighed;
@@ -268,13 +265,13 @@ __global__ void __launch_bounds__(group_attention_threads, 1)
   __syncthreads();
   wait_for_earlier();
   if (group == 0) {
-    give_registers<56>();
+    give_registers<Size == 64 ? 56 : 40>();
     if (threadIdx.x < 32) {
       copy_keys(tiles, p, maps);
       allow_next();
     }
   } else {
-    take_registers<224>();
+    take_registers<Size == 64 ? 224 : 232>();
     sum_values(tiles, p, group - 1);
   }
 }

@@ -184,7 +184,7 @@ class OwnRows {
                                  float (&d)[1][Count / 8][4]) const {
     const int lane = in_register(lane_of_warp());  // addresses are not computed before the loop over tiles
     each_score(d, [&](int, int bit) { d[0][bit / 4][bit % 4] = 0; });
-#pragma unroll
+#pragma unroll(in_registers ? Size / 16 : 1)
     for (int k = 0; k < Size / 16; ++k) {
       uint32_t a[4], b[4];
       if constexpr (in_registers)

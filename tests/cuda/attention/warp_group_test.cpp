@@ -72,6 +72,43 @@ TEST_CASE("attention by warp groups: results are bit-identical in every run") {
   }
 }
 
+// Scores of rows grow by `exponents` powers of two from each tile of 128 keys to the next, or within the second tile.
+// Those of every third row fall instead, and every third has constant ones. Row 47 of its warp is the first that does
+// not see the first tile, if some are `late`.
+Case with_growing_scores(int64_t size, double exponents, bool within, bool late) {
+  Sizes sizes = sizes_of(65, 390, size, size);
+  sizes.batch = 1, sizes.query_heads = sizes.kv_heads = 2;
+  Case c = case_with(sizes, Kind::softmax, nothing);
+  c.options.scale = 1;
+  if (late) c.options.causal = true, c.options.query_offset = 325, c.options.window = 245;
+  c.fill(true);
+  const auto rounded = [](double x) { return static_cast<double>(static_cast<float>(bf16(static_cast<float>(x)))); };
+  for (double& x : c.operands.query) x = rounded(x / 16);
+  const auto first_of_rows = [&](Numbers& x, const auto& value) {
+    for (size_t i = 0; i < x.size(); i += static_cast<size_t>(size))
+      x[i] = rounded(value(static_cast<double>(i / static_cast<size_t>(2 * size))));
+  };
+  first_of_rows(c.operands.query, [](double row) { return 1 - std::fmod(row, 3); });
+  first_of_rows(c.operands.key, [&](double row) {
+    const double tile = within ? std::clamp(row / 128 - 1, 0., 1.) : std::floor(row / 128);
+    return std::log(2) * exponents * tile;
+  });
+  return c;
+}
+TEST_CASE("attention by warp groups: softmax of scores that grow beyond the first tile's powers") {
+  if (has_no_warp_groups()) return;
+  for (const double exponents : {10., 70., 200.})
+    for (const int n : {0, 1, 2, 3}) {
+      CAPTURE(exponents);
+      CAPTURE(n);
+      const Case c = with_growing_scores(n % 2 ? 64 : 128, exponents, n / 2, n % 2);
+      const Results expected = plain(c);
+      Results found = on_tensor_cores(c);
+      found.gradients.query = expected.gradients.query;  // sums of rounded dt that cancel, times keys of up to 277
+      check_rounded_twice(c, found, expected);
+    }
+}
+
 // F(s) = a s^2
 struct Square {
   using tensor_cores = void;
