@@ -126,13 +126,14 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
   constexpr int bytes_of_stage = sizeof tiles.walked[0];
   const int of_warp = warp_of_block() % 4 * 16;
   const bool is_leader = threadIdx.x % group_threads == 0;
-  const RareOptions options(p);
   const SharedOperand of_stages = tiles.walked[0][0].operand();
   PipelineStage<Tiles::stages> stage;
-  unsigned parity = 0;
-  for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x), parity ^= 1) {
-    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
+  for (unsigned turn = 0;; ++turn) {  // of the block
+    const unsigned tile = blockIdx.x + turn * gridDim.x;
+    if (tile >= static_cast<unsigned>(query_tiles_of(p))) break;
+    const QueryTile q = query_tile(p, tile, group_block_rows);
     const int own_query = q.first + group * group_rows, end = length_of(p, q.sequence);
+    const RareOptions options(p);
     WarpVisibility<false, 64, 1, P, group_rows> visibility(p, own_query, end, of_warp);
     visibility.shorten_full(options.scores() || options.dropout() ? MaskView::unbounded : 64);
     [[maybe_unused]] const auto& f = function_of<float>(p, q);
@@ -152,7 +153,7 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
       fence_sums(output[0]);
       release(last);
     };
-    tiles.own_full.wait(parity);
+    tiles.own_full.wait(turn % 2);
     const Own queries(tiles.own[0][group], of_warp);
     const auto release_own = [&] {
       if (lane_of_warp() == 0) tiles.own_empty.arrive();
@@ -166,15 +167,15 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
       const KeyTile keys = {false, tiles.place[stage.index].first, end};
       if (keys.first < 0) return Step::ended;
       const auto& walked = tiles.walked[stage.index];
+      const bool plain = visibility.is_full(keys.first);  // all of the tile, and no rare option
+      TileMasks<2> masks;
+      if (!plain) find_masks(visibility, p, options, q, keys, masks);
       GroupScores s;
       fence_sums(output[0]);
       group_products_begin();
       queries.start_product(of_stages.farther(stage.index * bytes_of_stage), of_tile(s));
       group_products_commit();
       if constexpr (Adds) start_values();
-      const bool plain = visibility.is_full(keys.first);  // all of the tile, and no rare option
-      TileMasks<2> masks;
-      if (!plain) find_masks(visibility, p, options, q, keys, masks);
       group_products_wait<Adds>();
       fence_sums(of_tile(s)[0]);
       float factor = decltype(P::weights)::homogeneous ? 1.f : p.scale;
@@ -265,13 +266,13 @@ __global__ void __launch_bounds__(group_attention_threads, 1)
   __syncthreads();
   wait_for_earlier();
   if (group == 0) {
-    give_registers<Size == 64 ? 56 : 40>();
+    give_registers<48>();
     if (threadIdx.x < 32) {
       copy_keys(tiles, p, maps);
       allow_next();
     }
   } else {
-    take_registers<Size == 64 ? 224 : 232>();
+    take_registers<232>();
     sum_values(tiles, p, group - 1);
   }
 }
