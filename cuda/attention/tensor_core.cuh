@@ -97,20 +97,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       });
 
   allow_next();
-  const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
-  const float factor = factor_of_weights(p, options);
-  store_rows(to, own_query, p.queries, p.value_size, output, [&](int block, int h) {
-    if constexpr (softmax) {
-      const OnlineSoftmax<float>& own = state.rows[block][h];
-      const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
-      const int i = own_query + 16 * block + ScoreLayout<false>::row(2 * h);
-      if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
-        p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
-      return sum == 0 ? 0.f : factor / sum;
-    } else {
-      return factor;
-    }
-  });
+  store_output(p, options, q, own_query, state, output);
 }
 
 // ---- entry points

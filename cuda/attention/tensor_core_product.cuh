@@ -308,6 +308,26 @@ struct TensorCoreSoftmax {
     for (int n = 0; n < 2 * Blocks; ++n) body(n / 2, n % 2);
   }
 };
+
+// Stores the output of a warp's queries from `first` on, and L for softmax.
+template <int Blocks, int Size, int Groups, class P>
+__device__ void store_output(const P& p, const RareOptions& options, const QueryTile& q, int first,
+                             const TensorCoreSoftmax<Blocks, Size>& state, const float (&output)[Blocks][Groups][4]) {
+  const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
+  const float factor = factor_of_weights(p, options);
+  store_rows(to, first, p.queries, p.value_size, output, [&](int block, int h) {
+    if constexpr (decltype(P::weights)::softmax) {
+      const OnlineSoftmax<float>& own = state.rows[block][h];
+      const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
+      const int i = first + 16 * block + ScoreLayout<false>::row(2 * h);
+      if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
+        p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
+      return sum == 0 ? 0.f : factor / sum;
+    } else {
+      return factor;
+    }
+  });
+}
 }  // namespace
 
 }  // namespace orrery::cuda

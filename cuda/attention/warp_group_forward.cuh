@@ -3,9 +3,9 @@
 //
 // A tile has 128 keys. Masks are those of its halves, with 64 keys each; products and softmax take the tile as a whole.
 //
-// The base of a row's powers is the largest score of the first tiles that it sees. Later tiles need no maximum: weights
-// are bf16, with the exponents of f32. If a sum exceeds 2^64, the row's weights and sums are multiplied by 2^-60. If a
-// power of a tile is infinite, the warp multiplies its scores again and then uses their maximum.
+// The base of a row's powers is the largest score of the first tile that it sees. Later tiles need no maximum, as bf16
+// has the exponents of f32. If a sum exceeds 2^64, weights and sums of its row are multiplied by 2^-60. If a power is
+// infinite, the warp multiplies its scores again and uses their maximum.
 #pragma once
 
 #include "cuda/attention/warp_group_walk.cuh"
@@ -13,24 +13,11 @@
 namespace orrery::cuda {
 
 template <int Size>
-struct GroupForwardTiles {
-  static constexpr int stages = Size == 64 ? 4 : 3;
-  using Own = GroupTile<Size>;
+struct GroupForwardTiles : GroupStages<Size == 64 ? 4 : 3> {
   using Walked = GroupTile<Size, group_forward_keys>;
-  Own own[1][2];             // queries of each group
-  Walked walked[stages][2];  // keys and values
-  struct alignas(8) Place {
-    int head, first;  // first: -1 after the last tile
-  } place[stages];
   uint32_t bad_rows[2][group_forward_keys / 32];  // of each group
-  TransactionBarrier own_full, own_empty, full[stages], empty[stages];
-
-  // By one thread, before the barrier of the block.
-  __device__ void init_barriers() {
-    own_full.init(1), own_empty.init(group_block_rows / 16);
-    for (int s = 0; s < stages; ++s) full[s].init(1), empty[s].init(2);
-    barriers_initialized();
-  }
+  GroupTile<Size> own[1][2];                      // queries of each group
+  Walked walked[Size == 64 ? 4 : 3][2];           // keys and values
 };
 
 using GroupScores = float[2][8][4];  // of a lane: halves of 64 keys
@@ -54,13 +41,12 @@ __device__ void find_masks(const Visibility& visibility, const P& p, const RareO
 
 template <int Size>
 struct GroupSoftmax : TensorCoreSoftmax<1, Size> {
-  static constexpr float most = 0x1p64f, large = 0x1p60f, fewer_exponents = 60;
+  static constexpr float most = 0x1p64f, large = 0x1p60f, fewer_exponents = 60, lowest = OnlineSoftmax<float>::lowest;
   bool has_bases = false;  // of all rows of the warp
 
   __device__ void weigh_by_maximum(float factor, float (&s)[1][16][4], float (&output)[1][Size / 8][4]) {
     this->weigh(factor, s, output);
-    const auto lowest = OnlineSoftmax<float>::lowest;
-    has_bases = !__ballot_sync(~0u, this->rows[0][0].largest == lowest || this->rows[0][1].largest == lowest);
+    has_bases = !__ballot_sync(~0u, fminf(this->rows[0][0].largest, this->rows[0][1].largest) == lowest);
   }
   __device__ void weigh_from_bases(float factor, float (&s)[1][16][4]) {
     const float to_exponent = factor * log2_of_e;
@@ -69,9 +55,10 @@ struct GroupSoftmax : TensorCoreSoftmax<1, Size> {
       score = this->rows[0][bit / 2 % 2].weigh(1.f, to_exponent * score, PowerOfTwo{});
     });
   }
-  // Return true for all lanes of a warp if a sum is above `most`, or not finite.
-  __device__ bool exceeds() const { return __ballot_sync(~0u, !(sums() <= most)); }
-  __device__ bool overflows() const { return __ballot_sync(~0u, !(sums() < std::numeric_limits<float>::infinity())); }
+  // Returns true in all lanes of a warp if a sum is not below `limit`.
+  __device__ bool exceeds(float limit) const {
+    return __ballot_sync(~0u, !(this->rows[0][0].sum + this->rows[0][1].sum < limit));
+  }
   __device__ void shrink(float (&s)[1][16][4], float (&output)[1][Size / 8][4]) {
     float times[2] = {1, 1};
 #pragma unroll
@@ -83,14 +70,11 @@ struct GroupSoftmax : TensorCoreSoftmax<1, Size> {
     each_score(s, [&](int, int bit) { s[0][bit / 4][bit % 4] *= times[bit / 2 % 2]; });
     each_score(output, [&](int, int bit) { output[0][bit / 4][bit % 4] *= times[bit / 2 % 2]; });
   }
-
- private:
-  __device__ float sums() const { return this->rows[0][0].sum + this->rows[0][1].sum; }
 };
 }  // namespace
 
-// Adds weights times values if some values are not finite, and returns true then; by a whole group. Each thread checks
-// a row.
+// Adds weights times values if some values are not finite, and returns true then; by a whole group, after a product.
+// Each thread checks a row.
 template <int Size>
 __device__ bool add_bad_values(const GroupTile<Size, group_forward_keys>& values, int group,
                                uint32_t (&bad_rows)[group_forward_keys / 32], const uint32_t (&weights)[2][4][4],
@@ -102,18 +86,15 @@ __device__ bool add_bad_values(const GroupTile<Size, group_forward_keys>& values
   for (int n = 0; n < Size / 8; ++n)
     for (const uint32_t pair : static_cast<const RowChunk*>(values.chunk(thread, n))->pair) mine |= not_finite(pair);
   const uint32_t of_warp = __ballot_sync(~0u, mine != 0);
-  named_sync(1 + group, group_threads);  // all have read the flags of the tile before
   if (lane == 0) bad_rows[thread / 32] = of_warp;
-  named_sync(1 + group, group_threads);
+  meet_group(group);
   if (!(bad_rows[0] | bad_rows[1] | bad_rows[2] | bad_rows[3])) return false;
-#pragma unroll 1
-  for (int half = 0; half < 2; ++half) {
-    uint32_t part[1][4][4];
-    for (int n = 0; n < 16; ++n) part[0][n / 4][n % 4] = half ? weights[1][n / 4][n % 4] : weights[0][n / 4][n % 4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
     add_with_bad_rows([&](int k, int c) { return values.chunk(64 * half + 16 * k + lane % 16, 2 * c + lane / 16); },
-                      part, bad_rows[2 * half] | uint64_t{bad_rows[2 * half + 1]} << 32, output);
-  }
-  named_sync(1 + group, group_threads);  // no warp reads the values
+                      reinterpret_cast<const uint32_t(&)[1][4][4]>(weights[half]),
+                      bad_rows[2 * half] | uint64_t{bad_rows[2 * half + 1]} << 32, output);
+  meet_group(group);  // no warp reads the values then
   return true;
 }
 
@@ -137,13 +118,10 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
     WarpVisibility<false, 64, 1, P, group_rows> visibility(p, own_query, end, of_warp);
     visibility.shorten_full(options.scores() || options.dropout() ? MaskView::unbounded : 64);
     [[maybe_unused]] const auto& f = function_of<float>(p, q);
-    [[maybe_unused]] GroupSoftmax<Size> state;
+    GroupSoftmax<Size> state;
     float output[1][Size / 8][4] = {};
     uint32_t weights[2][4][4];
     int last = 0;  // the stage of these weights
-    const auto release = [&](int s) {
-      if (is_leader) tiles.empty[s].arrive();
-    };
     const auto start_values = [&] {
       start_weights_product<Size>(weights, of_stages.farther(last * bytes_of_stage + Tiles::Walked::bytes), output);
       group_products_commit();
@@ -151,7 +129,7 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
     const auto finish_values = [&] {
       group_products_wait<0>();
       fence_sums(output[0]);
-      release(last);
+      if (is_leader) tiles.empty[last].arrive();
     };
     tiles.own_full.wait(turn % 2);
     const Own queries(tiles.own[0][group], of_warp);
@@ -202,8 +180,8 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
           }
           state.weigh_from_bases(factor, of_tile(s));
           finish_values();
-          if (!state.exceeds()) return true;
-          if (!state.overflows()) {
+          if (!state.exceeds(state.most)) return true;
+          if (!state.exceeds(std::numeric_limits<float>::infinity())) {
             state.shrink(of_tile(s), output);
             return true;
           }
@@ -222,7 +200,7 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
       if (masks.coverage != Coverage::some ||
           !add_bad_values(walked[1], group, tiles.bad_rows[group], weights, output))
         return Step::weighed;
-      release(last);
+      if (is_leader) tiles.empty[last].arrive();
       return Step::added;
     };
     Step done = Step::added;
@@ -237,44 +215,17 @@ __device__ void sum_values(GroupForwardTiles<Size>& tiles, const P& p, int group
       finish_values();
     }
     if constexpr (!Own::in_registers) release_own();
-    release(stage.index);
+    if (is_leader) tiles.empty[stage.index].arrive();
     stage.advance();
-    const float factor = factor_of_weights(p, options);
-    store_rows(rows_of_queries(p, p.output, q, p.value_size), own_query + of_warp, p.queries, p.value_size, output,
-               [&](int, int h) {
-                 if constexpr (softmax) {
-                   const OnlineSoftmax<float>& own = state.rows[0][h];
-                   const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
-                   const int i = own_query + of_warp + ScoreLayout<false>::row(2 * h);
-                   if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
-                     p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
-                   return sum == 0 ? 0.f : factor / sum;
-                 } else {
-                   return factor;
-                 }
-               });
+    store_output(p, options, q, own_query + of_warp, state, output);
   }
 }
 
 template <class P, int Size>
 __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_forward_kernel(const __grid_constant__ P p, const __grid_constant__ AttentionMaps maps) {
-  if (!warp_groups()) return;
-  auto& tiles = shared_memory<GroupForwardTiles<Size>>();
-  const int group = warp_of_block() / 4;
-  if (threadIdx.x == 0) tiles.init_barriers();
-  __syncthreads();
-  wait_for_earlier();
-  if (group == 0) {
-    give_registers<48>();
-    if (threadIdx.x < 32) {
-      copy_keys(tiles, p, maps);
-      allow_next();
-    }
-  } else {
-    take_registers<232>();
-    sum_values(tiles, p, group - 1);
-  }
+  run_groups<GroupForwardTiles<Size>, 48, 232>([&](auto& tiles) { copy_keys(tiles, p, maps); },
+                                               [&](auto& tiles, int group) { sum_values(tiles, p, group); });
 }
 
 }  // namespace orrery::cuda

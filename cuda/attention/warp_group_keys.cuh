@@ -146,22 +146,9 @@ template <class P, int Size>
 __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_backward_keys_kernel(const __grid_constant__ P p, const __grid_constant__ AttentionMaps maps,
                                               const TensorCoreRowTerms* terms) {
-  if (!warp_groups()) return;
-  auto& tiles = shared_memory<GroupKeysTiles<Size>>();
-  const int group = warp_of_block() / 4;
-  if (threadIdx.x == 0) tiles.init_barriers();
-  __syncthreads();
-  wait_for_earlier();
-  if (group == 0) {
-    give_registers<Size == 64 ? 40 : 24>();
-    if (threadIdx.x < 32) {
-      copy_queries(tiles, p, maps, terms);
-      allow_next();
-    }
-  } else {
-    take_registers<Size == 64 ? 232 : 240>();
-    sum_key_gradients(tiles, p, group - 1);
-  }
+  run_groups<GroupKeysTiles<Size>, Size == 64 ? 40 : 24, Size == 64 ? 232 : 240>(
+      [&](auto& tiles) { copy_queries(tiles, p, maps, terms); },
+      [&](auto& tiles, int group) { sum_key_gradients(tiles, p, group); });
 }
 
 }  // namespace orrery::cuda

@@ -124,22 +124,9 @@ __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_backward_queries_kernel(const __grid_constant__ P p,
                                                  const __grid_constant__ AttentionMaps maps,
                                                  const TensorCoreRowTerms* terms, float* parameter_gradients) {
-  if (!warp_groups()) return;
-  auto& tiles = shared_memory<GroupQueriesTiles<Size>>();
-  const int group = warp_of_block() / 4;
-  if (threadIdx.x == 0) tiles.init_barriers();
-  __syncthreads();
-  wait_for_earlier();
-  if (group == 0) {
-    give_registers<56>();
-    if (threadIdx.x < 32) {
-      copy_keys(tiles, p, maps, maps.output_gradient);
-      allow_next();
-    }
-  } else {
-    take_registers<224>();
-    sum_query_gradients(tiles, p, terms, parameter_gradients, group - 1);
-  }
+  run_groups<GroupQueriesTiles<Size>, 56, 224>(
+      [&](auto& tiles) { copy_keys(tiles, p, maps, maps.output_gradient); },
+      [&](auto& tiles, int group) { sum_query_gradients(tiles, p, terms, parameter_gradients, group); });
 }
 
 }  // namespace orrery::cuda

@@ -3,8 +3,8 @@
 //
 // A block of three groups works on tiles of 128 rows, of queries or of keys, until none are left:
 //
-//   group 0      a warp walks the tiles of 64 or 128 rows that masks, lengths and documents leave (tensor_core_walk.cuh), and
-//                one lane copies them to a ring of stages. Each stage says which tile it has
+//   group 0      a warp walks the tiles of 64 or 128 rows that masks, lengths and documents leave
+//                (tensor_core_walk.cuh), and one lane copies them to a ring of stages, which name their tiles
 //   groups 1, 2  own 64 rows each, 16 a warp, and multiply
 //
 // Groups 1 and 2 never wait for each other. Products leave their results where those of tensor_core_product.cuh do, so
@@ -40,24 +40,14 @@ struct AttentionMaps {
   TensorMap query, output_gradient, key, value;
 };
 
-// Tiles in shared memory; operand 0: queries or keys, 1: output gradients or values. OwnsKeys: groups own keys.
-template <int Size, int Stages, bool OwnsKeys>
-struct GroupTiles {
-  static constexpr int stages = Stages, owned_rows = group_block_rows;
-  using Tile = GroupTile<Size>;
-  Tile own[2][2];  // operand, group
-  Tile walked[Stages][2];
-  Tile finite[OwnsKeys ? 2 : 1][2];  // operand, group: copies of tiles without rows that are not finite
-  alignas(16) TensorCoreRowTerms terms[OwnsKeys ? Stages : 1][group_rows];  // of walked queries
+template <int Stages>
+struct GroupStages {
+  static constexpr int stages = Stages;
   struct alignas(8) Place {
     int head, first;  // first: -1 after the last tile
   } place[Stages];
   TransactionBarrier own_full, own_empty, full[Stages], empty[Stages];
 
-  // Bytes from the first stage to `finite`
-  __device__ static constexpr int finite_from_stages(int operand, int group) {
-    return static_cast<int>(sizeof(walked)) + (2 * operand + group) * Tile::bytes;
-  }
   // By one thread, before the barrier of the block.
   __device__ void init_barriers() {
     own_full.init(1), own_empty.init(group_block_rows / 16);
@@ -65,11 +55,25 @@ struct GroupTiles {
     barriers_initialized();
   }
 };
+// Tiles in shared memory; operand 0: queries or keys, 1: output gradients or values. OwnsKeys: groups own keys.
+template <int Size, int Stages, bool OwnsKeys>
+struct GroupTiles : GroupStages<Stages> {
+  using Tile = GroupTile<Size>;
+  Tile own[2][2];  // operand, group
+  Tile walked[Stages][2];
+  Tile finite[OwnsKeys ? 2 : 1][2];  // operand, group: copies of tiles without rows that are not finite
+  alignas(16) TensorCoreRowTerms terms[OwnsKeys ? Stages : 1][group_rows];  // of walked queries
+
+  // Bytes from the first stage to `finite`
+  __device__ static constexpr int finite_from_stages(int operand, int group) {
+    return static_cast<int>(sizeof(walked)) + (2 * operand + group) * Tile::bytes;
+  }
+};
 
 // Starts the copy of a tile of a head.
 template <int Size, int Count>
-__device__ void load_rows(GroupTile<Size, Count>& to, const TensorMap& map, TransactionBarrier& full, int sequence, int head,
-                          int first) {
+__device__ void load_rows(GroupTile<Size, Count>& to, const TensorMap& map, TransactionBarrier& full, int sequence,
+                          int head, int first) {
   for (int e = 0; e < Size; e += 64) tile_load(to.line[e / 64], map, full, {e, first, head, sequence});
 }
 
@@ -212,6 +216,7 @@ __device__ void start_weights_product(const uint32_t (&weights)[Parts][4][4], co
     group_product<true>(sum[0], weights[k / 4][k % 4], walked.farther(k * 16 * group_line));
 }
 
+__device__ inline void meet_group(int group) { named_sync(1 + group, group_threads); }
 // Returns a mask of the walked rows that are not finite, equal in all warps; products: of the owned rows with them.
 template <int Size>
 __device__ uint64_t find_bad_rows(const float (&products)[1][8][4], const GroupTile<Size>& walked) {
@@ -225,8 +230,7 @@ __device__ uint64_t find_bad_rows(const float (&products)[1][8][4], const GroupT
 template <int Size>
 __device__ void separate_bad_rows(const GroupTile<Size>& tile, uint64_t bad, int group, GroupTile<Size>& finite,
                                   uint32_t (&weights)[1][4][4]) {
-  const auto meet = [&] { named_sync(1 + group, group_threads); };
-  meet();
+  meet_group(group);
   const int thread = static_cast<int>(threadIdx.x) % group_threads, row = thread / 2;
 #pragma unroll 1
   for (int n = thread % 2; n < Size / 8; n += 2) {
@@ -235,7 +239,7 @@ __device__ void separate_bad_rows(const GroupTile<Size>& tile, uint64_t bad, int
     store_chunk(const_cast<void*>(finite.chunk(row, n)), chunk.pair);
   }
   shared_written();
-  meet();
+  meet_group(group);
 #pragma unroll
   for (int n = 0; n < 16; ++n) {
     uint32_t& pair = weights[0][n / 4][n % 4];
@@ -291,6 +295,28 @@ template <class Tiles>
 Launch group_attention_launch(const char* name, int tiles, int line = __builtin_LINE()) {
   const int blocks = std::min(tiles, device_properties().multiprocessors);
   return {name, static_cast<unsigned>(blocks), group_attention_threads, sizeof(Tiles), __builtin_FILE(), line};
+}
+
+// Runs a kernel: copy(tiles) in a warp of group 0, with `CopyRegisters` for each thread of the group, and
+// multiply(tiles, group) in groups 1 and 2, as 0 and 1.
+template <class Tiles, int CopyRegisters, int Registers, class Copy, class Multiply>
+__device__ void run_groups(const Copy& copy, const Multiply& multiply) {
+  if (!warp_groups()) return;
+  auto& tiles = shared_memory<Tiles>();
+  const int group = warp_of_block() / 4;
+  if (threadIdx.x == 0) tiles.init_barriers();
+  __syncthreads();
+  wait_for_earlier();
+  if (group == 0) {
+    give_registers<CopyRegisters>();
+    if (threadIdx.x < 32) {
+      copy(tiles);
+      allow_next();
+    }
+  } else {
+    take_registers<Registers>();
+    multiply(tiles, group - 1);
+  }
 }
 
 }  // namespace orrery::cuda
