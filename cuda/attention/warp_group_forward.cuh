@@ -2,7 +2,6 @@
 // computes the weights of the next.
 //
 // A tile has 128 keys. Masks are those of its halves, with 64 keys each; products and softmax take the tile as a whole.
-//
 // The base of a row's powers is the largest score of the first tile that it sees. Later tiles need no maximum, as bf16
 // has the exponents of f32. If a sum exceeds 2^64, weights and sums of its row are multiplied by 2^-60. If a power is
 // infinite, the warp multiplies its scores again and uses their maximum.
@@ -85,15 +84,16 @@ __device__ bool add_bad_values(const GroupTile<Size, group_forward_keys>& values
 #pragma unroll 4
   for (int n = 0; n < Size / 8; ++n)
     for (const uint32_t pair : static_cast<const RowChunk*>(values.chunk(thread, n))->pair) mine |= not_finite(pair);
-  const uint32_t of_warp = __ballot_sync(~0u, mine != 0);
-  if (lane == 0) bad_rows[thread / 32] = of_warp;
+  if (const uint32_t of_warp = __ballot_sync(~0u, mine != 0); lane == 0) bad_rows[thread / 32] = of_warp;
   meet_group(group);
   if (!(bad_rows[0] | bad_rows[1] | bad_rows[2] | bad_rows[3])) return false;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    uint32_t part[1][4][4];
+    for (int n = 0; n < 16; ++n) part[0][n / 4][n % 4] = half ? weights[1][n / 4][n % 4] : weights[0][n / 4][n % 4];
     add_with_bad_rows([&](int k, int c) { return values.chunk(64 * half + 16 * k + lane % 16, 2 * c + lane / 16); },
-                      reinterpret_cast<const uint32_t(&)[1][4][4]>(weights[half]),
-                      bad_rows[2 * half] | uint64_t{bad_rows[2 * half + 1]} << 32, output);
+                      part, bad_rows[2 * half] | uint64_t{bad_rows[2 * half + 1]} << 32, output);
+  }
   meet_group(group);  // no warp reads the values then
   return true;
 }
