@@ -13,9 +13,8 @@ struct SoftmaxWeights {
   static constexpr int parameters = 0;
 };
 // w = F(s): F has HOST_DEVICE A value(A s) and A derivative(A s) for A = float and double. A type
-// F::tensor_cores adds kernels for bf16 (20 more seconds of nvcc). These scale weighted sums
-// instead of each score if there is a type F::homogeneous: F(a s) = a F(s) for a > 0. With F::positive_part,
-// F(s) = max(s, 0), some compute F by a rounding instruction.
+// F::tensor_cores adds kernels for bf16 (20 more seconds of nvcc). They scale sums instead of scores if
+// F::homogeneous exists: F(a s) = a F(s), a > 0. F::positive_part: F(s) = max(s, 0), a way of rounding.
 template <class F>
 struct PointwiseWeights {
   static constexpr int parameters = 0;  // learned ones
