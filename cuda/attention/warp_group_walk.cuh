@@ -59,10 +59,10 @@ struct GroupStages {
 template <int Size, int Stages, bool OwnsKeys>
 struct GroupTiles : GroupStages<Stages> {
   using Tile = GroupTile<Size>;
+  alignas(16) TensorCoreRowTerms terms[OwnsKeys ? Stages : 1][group_rows];  // of walked queries
   Tile own[2][2];  // operand, group
   Tile walked[Stages][2];
   Tile finite[OwnsKeys ? 2 : 1][2];  // operand, group: copies of tiles without rows that are not finite
-  alignas(16) TensorCoreRowTerms terms[OwnsKeys ? Stages : 1][group_rows];  // of walked queries
 
   // Bytes from the first stage to `finite`
   __device__ static constexpr int finite_from_stages(int operand, int group) {
