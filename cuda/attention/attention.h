@@ -9,17 +9,18 @@
 namespace orrery::cuda {
 
 struct SoftmaxWeights {
-  static constexpr bool softmax = true, tensor_cores = true, homogeneous = false;
+  static constexpr bool softmax = true, tensor_cores = true, homogeneous = false, positive_part = false;
   static constexpr int parameters = 0;
 };
 // w = F(s): F has HOST_DEVICE A value(A s) and A derivative(A s) for A = float and double. A type
-// F::tensor_cores adds kernels for bf16 (20 more seconds of nvcc). These scale weighted sums
-// instead of each score if there is a type F::homogeneous: F(a s) = a F(s) for a > 0.
+// F::tensor_cores adds kernels for bf16 (20 more seconds of nvcc). They scale sums instead of scores if
+// F::homogeneous exists: F(a s) = a F(s), a > 0. F::positive_part: F(s) = max(s, 0), a way of rounding.
 template <class F>
 struct PointwiseWeights {
   static constexpr int parameters = 0;  // learned ones
   static constexpr bool softmax = false, tensor_cores = requires { typename F::tensor_cores; },
-                        homogeneous = requires { typename F::homogeneous; };
+                        positive_part = requires { typename F::positive_part; },
+                        homogeneous = positive_part || requires { typename F::homogeneous; };
   F f;
   bool zero_below_zero = false;  // F(s) = F'(s) = 0 for s <= 0
 };

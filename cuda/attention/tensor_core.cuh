@@ -32,58 +32,13 @@
 // a nonzero weight for one becomes NaN.
 #pragma once
 
+#include "cuda/attention/warp_group_forward.cuh"
 #include "cuda/attention/warp_group_keys.cuh"
 #include "cuda/attention/warp_group_queries.cuh"
 
 namespace orrery::cuda {
 
 // ---- forward
-
-namespace {  // internal, because OnlineSoftmax is
-template <int Blocks, int Size>
-struct TensorCoreSoftmax {
-  OnlineSoftmax<float> rows[Blocks][2];  // scores times log2(e); sum: of this thread's keys only
-
-  // Turns scores without their factor into weights. Rescales `output`, the output so far, to a new
-  // largest score only if it is larger by more than `max_growth`; beyond, values might overflow.
-  template <int Groups>
-  __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&output)[Blocks][Size / 8][4]) {
-    constexpr float max_growth = 8;
-    const float to_exponent = factor * log2_of_e;
-    float top[Blocks][2];
-    bool grows = false;
-    each_row([&](int block, int h) {
-      float& largest = top[block][h];
-      largest = s[block][0][2 * h];
-#pragma unroll
-      for (int n = 1; n < 2 * Groups; ++n) largest = fmaxf(largest, s[block][n / 2][2 * h + n % 2]);
-      largest = to_exponent * across_lanes(largest, LargerNumber{}, lanes_of_row);
-      grows = grows || largest > rows[block][h].largest + max_growth;
-    });
-    if (__ballot_sync(~0u, grows))
-      each_row([&](int block, int h) {
-        OnlineSoftmax<float>& row = rows[block][h];
-        const float shrink = row.update_max(fmaxf(row.largest, top[block][h]), PowerOfTwo{});
-#pragma unroll
-        for (int c = 0; c < Size / 8; ++c) output[block][c][2 * h] *= shrink, output[block][c][2 * h + 1] *= shrink;
-      });
-    each_row([&](int block, int h) {
-#pragma unroll
-      for (int n = 0; n < 2 * Groups; ++n) {
-        float& score = s[block][n / 2][2 * h + n % 2];
-        score = rows[block][h].weigh(1.f, to_exponent * score, PowerOfTwo{});
-      }
-    });
-  }
-
- private:
-  template <class Body>
-  __device__ static void each_row(const Body& body) {
-#pragma unroll
-    for (int n = 0; n < 2 * Blocks; ++n) body(n / 2, n % 2);
-  }
-};
-}  // namespace
 
 template <class P, int Size>
 __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
@@ -142,20 +97,7 @@ __global__ void __launch_bounds__(tensor_core_attention_threads, 2)
       });
 
   allow_next();
-  const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
-  const float factor = factor_of_weights(p, options);
-  store_rows(to, own_query, p.queries, p.value_size, output, [&](int block, int h) {
-    if constexpr (softmax) {
-      const OnlineSoftmax<float>& own = state.rows[block][h];
-      const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
-      const int i = own_query + 16 * block + ScoreLayout<false>::row(2 * h);
-      if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
-        p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
-      return sum == 0 ? 0.f : factor / sum;
-    } else {
-      return factor;
-    }
-  });
+  store_output(p, options, q, own_query, state, output);
 }
 
 // ---- entry points
@@ -185,7 +127,12 @@ Launch tensor_core_attention_launch(const char* name, int64_t heads, int64_t tok
 
 template <class P>
 void tensor_core_attention_forward(const P& p) {
+  const auto maps = attention_maps(p, true);
   with_tensor_core_size(p, [&]<int Size>() {
+    if (maps)
+      return launch(group_attention_launch<GroupForwardTiles<Size>>("attention: forward by warp groups",
+                                                                    query_tiles_of(p)),
+                    warp_group_attention_forward_kernel<P, Size>, p, *maps);
     const Launch to = tensor_core_attention_launch<TensorCoreForwardTile<Size>>(
         "attention: tensor core forward", int64_t{p.batch} * p.query_heads, p.queries);
     launch(to, tensor_core_attention_forward_kernel<P, Size>, p);

@@ -64,8 +64,8 @@ __device__ void multiply_rows(const OperandOffsets<Size>& offsets, const TensorC
   }
 }
 
-// Rounds weights to left operands. Returns false if all weights of the warp are zero.
-template <int Blocks, int Groups>
+// Rounds weights, or max(w, 0), to left operands. Returns false if all weights of the warp are zero.
+template <bool PositivePart = false, int Blocks, int Groups>
 __device__ bool round_weights(const float (&w)[Blocks][Groups][4], uint32_t (&a)[Blocks][Groups / 2][4]) {
   uint32_t any = 0;
 #pragma unroll
@@ -73,7 +73,8 @@ __device__ bool round_weights(const float (&w)[Blocks][Groups][4], uint32_t (&a)
 #pragma unroll
     for (int n = 0; n < 2 * Groups; ++n) {
       uint32_t& pair = a[block][n / 4][n % 4];
-      pair = round_pair(w[block][n / 2][n % 2 * 2], w[block][n / 2][n % 2 * 2 + 1]);
+      const float lower = w[block][n / 2][n % 2 * 2], upper = w[block][n / 2][n % 2 * 2 + 1];
+      pair = PositivePart ? round_positive_pair(lower, upper) : round_pair(lower, upper);
       any |= pair;
     }
   return __ballot_sync(~0u, any != 0) != 0;
@@ -115,17 +116,16 @@ __device__ uint64_t find_bad_rows(const Rows& tile) {
   return bad;
 }
 
-// sum += weights times the walked rows
-template <bool OnlyFinite, int Blocks, int Count, int Size>
-__device__ void multiply_weights(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
-                                 const TensorCoreRows<Count, Size>& walked, float (&sum)[Blocks][Size / 8][4]) {
-  const bf16* const right = walked.element[0] + offsets.transposed;
+// sum += weights times walked rows; of_lane(k, c): what the lane reads of rows from 16 k and columns from 16 c on
+template <bool OnlyFinite, int Blocks, int Pairs, int Groups, class OfLane>
+__device__ void multiply_weights(const OfLane& of_lane, const uint32_t (&weights)[Blocks][Pairs][4],
+                                 float (&sum)[Blocks][Groups][4]) {
 #pragma unroll
-  for (int k = 0; k < Count / 16; ++k)
+  for (int k = 0; k < Pairs; ++k)
 #pragma unroll
-    for (int c = 0; c < Size / 16; ++c) {
+    for (int c = 0; c < Groups / 2; ++c) {
       uint32_t b[4];
-      load_matrices<true>(b, right + 16 * k * walked.pitch + 16 * c);
+      load_matrices<true>(b, of_lane(k, c));
       if constexpr (OnlyFinite)
         for (uint32_t& pair : b) pair = finite_or_zero(pair);
 #pragma unroll
@@ -137,18 +137,17 @@ __device__ void multiply_weights(const OperandOffsets<Size>& offsets, const uint
 }
 // Like multiply_weights, if rows are not finite and some weights are masked: such rows count as
 // zeros, and results with a nonzero weight for one become NaN.
-template <int Blocks, int Count, int Size>
-__device__ void add_with_bad_rows(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
-                                  const TensorCoreRows<Count, Size>& walked, uint64_t bad,
-                                  float (&sum)[Blocks][Size / 8][4]) {
-  multiply_weights<true>(offsets, weights, walked, sum);
+template <int Blocks, int Pairs, int Groups, class OfLane>
+__device__ void add_with_bad_rows(const OfLane& of_lane, const uint32_t (&weights)[Blocks][Pairs][4], uint64_t bad,
+                                  float (&sum)[Blocks][Groups][4]) {
+  multiply_weights<true>(of_lane, weights, sum);
 #pragma unroll
   for (int block = 0; block < Blocks; ++block)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       bool affected = false;
 #pragma unroll
-      for (int n = 0; n < Count / 8; ++n) {
+      for (int n = 0; n < 2 * Pairs; ++n) {
         const uint32_t pair = weights[block][n / 2][n % 2 * 2 + h];
         const uint64_t of_pair = bad >> ScoreLayout<false>::column(4 * n);
         affected = affected || (of_pair & 1 && pair & 0x7fffu) || (of_pair & 2 && pair & 0x7fff0000u);
@@ -156,16 +155,18 @@ __device__ void add_with_bad_rows(const OperandOffsets<Size>& offsets, const uin
       const unsigned of_row = __ballot_sync(~0u, affected) >> lane_of_warp() / 4 * 4 & 15;
       const float add = of_row ? std::numeric_limits<float>::quiet_NaN() : 0.f;
 #pragma unroll
-      for (int c = 0; c < Size / 8; ++c) sum[block][c][2 * h] += add, sum[block][c][2 * h + 1] += add;
+      for (int c = 0; c < Groups; ++c) sum[block][c][2 * h] += add, sum[block][c][2 * h + 1] += add;
     }
 }
 template <int Blocks, int Count, int Size>
 __device__ void add_weighted_rows(const OperandOffsets<Size>& offsets, const uint32_t (&weights)[Blocks][Count / 16][4],
                                   const TensorCoreRows<Count, Size>& walked, Coverage coverage,
                                   float (&sum)[Blocks][Size / 8][4]) {
+  const bf16* const right = walked.element[0] + offsets.transposed;
+  const auto of_lane = [&](int k, int c) { return right + 16 * k * walked.pitch + 16 * c; };
   if (coverage == Coverage::some)
-    if (const uint64_t bad = find_bad_rows(walked)) return add_with_bad_rows(offsets, weights, walked, bad, sum);
-  multiply_weights<false>(offsets, weights, walked, sum);
+    if (const uint64_t bad = find_bad_rows(walked)) return add_with_bad_rows(of_lane, weights, bad, sum);
+  multiply_weights<false>(of_lane, weights, sum);
 }
 
 // ---- results
@@ -260,5 +261,73 @@ __device__ float factor_of_weights(const P& p, const RareOptions& options) {
   const float kept = p.dropout.kept > 0 ? p.dropout.kept : 1.f;
   return decltype(P::weights)::homogeneous && !options.scores() ? kept * p.scale : kept;
 }
+
+// ---- softmax
+
+namespace {  // internal, because OnlineSoftmax is
+template <int Blocks, int Size>
+struct TensorCoreSoftmax {
+  OnlineSoftmax<float> rows[Blocks][2];  // scores times log2(e); sum: of this thread's keys only
+
+  // Turns scores without their factor into weights. Rescales `output`, the output so far, to a new
+  // largest score only if it is larger by more than `max_growth`; beyond, values might overflow.
+  template <int Groups>
+  __device__ void weigh(float factor, float (&s)[Blocks][Groups][4], float (&output)[Blocks][Size / 8][4]) {
+    constexpr float max_growth = 8;
+    const float to_exponent = factor * log2_of_e;
+    float top[Blocks][2];
+    bool grows = false;
+    each_row([&](int block, int h) {
+      float& largest = top[block][h];
+      largest = s[block][0][2 * h];
+#pragma unroll
+      for (int n = 1; n < 2 * Groups; ++n) largest = fmaxf(largest, s[block][n / 2][2 * h + n % 2]);
+      largest = to_exponent * across_lanes(largest, LargerNumber{}, lanes_of_row);
+      grows = grows || largest > rows[block][h].largest + max_growth;
+    });
+    if (__ballot_sync(~0u, grows))
+      each_row([&](int block, int h) {
+        OnlineSoftmax<float>& row = rows[block][h];
+        const float shrink = row.update_max(fmaxf(row.largest, top[block][h]), PowerOfTwo{});
+#pragma unroll
+        for (int c = 0; c < Size / 8; ++c) output[block][c][2 * h] *= shrink, output[block][c][2 * h + 1] *= shrink;
+      });
+    each_row([&](int block, int h) {
+#pragma unroll
+      for (int n = 0; n < 2 * Groups; ++n) {
+        float& score = s[block][n / 2][2 * h + n % 2];
+        score = rows[block][h].weigh(1.f, to_exponent * score, PowerOfTwo{});
+      }
+    });
+  }
+
+ private:
+  template <class Body>
+  __device__ static void each_row(const Body& body) {
+#pragma unroll
+    for (int n = 0; n < 2 * Blocks; ++n) body(n / 2, n % 2);
+  }
+};
+
+// Stores the output of a warp's queries from `first` on, and L for softmax.
+template <int Blocks, int Size, int Groups, class P>
+__device__ void store_output(const P& p, const RareOptions& options, const QueryTile& q, int first,
+                             const TensorCoreSoftmax<Blocks, Size>& state, const float (&output)[Blocks][Groups][4]) {
+  const WriteRows<float> to = rows_of_queries(p, p.output, q, p.value_size);
+  const float factor = factor_of_weights(p, options);
+  store_rows(to, first, p.queries, p.value_size, output, [&](int block, int h) {
+    if constexpr (decltype(P::weights)::softmax) {
+      const OnlineSoftmax<float>& own = state.rows[block][h];
+      const float sum = across_lanes(own.sum, Plus{}, lanes_of_row);
+      const int i = first + 16 * block + ScoreLayout<false>::row(2 * h);
+      if (i < p.queries && lane_of_warp() % lanes_of_row == 0)
+        p.log_sum[row_of(p, q) + i] = log_of_2 * own.log_sum(sum, BinaryLogarithm{});
+      return sum == 0 ? 0.f : factor / sum;
+    } else {
+      return factor;
+    }
+  });
+}
+}  // namespace
 
 }  // namespace orrery::cuda

@@ -201,6 +201,8 @@ class WarpVisibility {
   __device__ bool is_full(int walked) const {
     return static_cast<unsigned>(walked - begin_) < static_cast<unsigned>(count_);
   }
+  // Lets is_full() be false for the last `count` of the rows for which it would be true.
+  __device__ void shorten_full(int count) { count_ = maximum(0, count_ - count); }
   // Returns the coverage; sets the masks if it is `some`.
   __device__ Coverage find_visible(const P& p, const QueryTile& q, const KeyTile& keys,
                                    uint32_t (&visible)[Blocks]) const {

@@ -44,7 +44,7 @@ __device__ void copy_queries(GroupKeysTiles<Size>& tiles, const P& p, const Atte
   TileCopies copies(tiles, elected());
   for (int n = static_cast<int>(blockIdx.x); n < key_tiles_of(p); n += static_cast<int>(gridDim.x)) {
     const GroupKeys own(p, n);
-    copies.load_own(maps.key, maps.value, own.sequence, own.head, own.keys.first);
+    copies.load_own(own.sequence, own.head, own.keys.first, maps.key, maps.value);
     const auto next_head = [] {};
     const QueryTile first = {own.sequence, own.head * (p.query_heads / p.kv_heads), 0};
     const QueryWalk walk(p, first, own.keys, group_block_rows, group_rows, next_head);
@@ -146,22 +146,9 @@ template <class P, int Size>
 __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_backward_keys_kernel(const __grid_constant__ P p, const __grid_constant__ AttentionMaps maps,
                                               const TensorCoreRowTerms* terms) {
-  if (!warp_groups()) return;
-  auto& tiles = shared_memory<GroupKeysTiles<Size>>();
-  const int group = warp_of_block() / 4;
-  if (threadIdx.x == 0) tiles.init_barriers();
-  __syncthreads();
-  wait_for_earlier();
-  if (group == 0) {
-    give_registers<Size == 64 ? 40 : 24>();
-    if (threadIdx.x < 32) {
-      copy_queries(tiles, p, maps, terms);
-      allow_next();
-    }
-  } else {
-    take_registers<Size == 64 ? 232 : 240>();
-    sum_key_gradients(tiles, p, group - 1);
-  }
+  run_groups<GroupKeysTiles<Size>, Size == 64 ? 40 : 24, Size == 64 ? 232 : 240>(
+      [&](auto& tiles) { copy_queries(tiles, p, maps, terms); },
+      [&](auto& tiles, int group) { sum_key_gradients(tiles, p, group); });
 }
 
 }  // namespace orrery::cuda

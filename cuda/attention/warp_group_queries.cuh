@@ -8,11 +8,6 @@ namespace orrery::cuda {
 template <int Size>
 using GroupQueriesTiles = GroupTiles<Size, 4, false>;
 
-template <class P>
-HOST_DEVICE int query_tiles_of(const P& p) {
-  return p.batch * p.query_heads * ((p.queries + group_block_rows - 1) / group_block_rows);
-}
-
 // The values of a lane's two queries.
 struct TermsOfGroupRows {
   float log_sum[2], minus_centre[2];
@@ -82,21 +77,6 @@ struct OutputsOfWarp {
     return terms;
   }
 };
-
-// By a warp of group 0.
-template <int Size, class P>
-__device__ void copy_keys(GroupQueriesTiles<Size>& tiles, const P& p, const AttentionMaps& maps) {
-  TileCopies copies(tiles, elected());
-  for (int n = static_cast<int>(blockIdx.x); n < query_tiles_of(p); n += static_cast<int>(gridDim.x)) {
-    const QueryTile q = query_tile(p, static_cast<unsigned>(n), group_block_rows);
-    copies.load_own(maps.query, maps.output_gradient, q.sequence, q.head, q.first);
-    const KeyWalk walk(p, q, group_block_rows, group_rows);
-    const int head = kv_head(p, q);
-    for (KeyTile keys = walk.begin(); walk.has(keys); keys = walk.after(keys))
-      copies.load_walked(maps.key, maps.value, q.sequence, head, keys.first, 0, nullptr);
-    copies.end();
-  }
-}
 
 // By groups 1 and 2; `group`: 0 or 1.
 template <int Size, class P>
@@ -205,22 +185,9 @@ __global__ void __launch_bounds__(group_attention_threads, 1)
     warp_group_attention_backward_queries_kernel(const __grid_constant__ P p,
                                                  const __grid_constant__ AttentionMaps maps,
                                                  TensorCoreRowTerms* terms, float* parameter_gradients) {
-  if (!warp_groups()) return;
-  auto& tiles = shared_memory<GroupQueriesTiles<Size>>();
-  const int group = warp_of_block() / 4;
-  if (threadIdx.x == 0) tiles.init_barriers();
-  __syncthreads();
-  wait_for_earlier();
-  if (group == 0) {
-    give_registers<56>();
-    if (threadIdx.x < 32) {
-      copy_keys(tiles, p, maps);
-      allow_next();
-    }
-  } else {
-    take_registers<224>();
-    sum_query_gradients(tiles, p, terms, parameter_gradients, group - 1);
-  }
+  run_groups<GroupQueriesTiles<Size>, 56, 224>(
+      [&](auto& tiles) { copy_keys(tiles, p, maps, maps.output_gradient); },
+      [&](auto& tiles, int group) { sum_query_gradients(tiles, p, terms, parameter_gradients, group); });
 }
 
 }  // namespace orrery::cuda

@@ -24,6 +24,7 @@
 //
 // Halves of a register:
 //   round_pair(lower, upper)           two floats as bf16, rounded to the nearest, ties to even
+//   round_positive_pair(lower, upper)  max(x, 0) of each as bf16; NaN for NaN
 //   lower_of_pair(x), upper_of_pair(x) their values
 //
 // For the compiler:
@@ -96,6 +97,12 @@ __device__ inline uint32_t round_pair(float lower, float upper) {
   return pair;
 }
 
+__device__ inline uint32_t round_positive_pair(float lower, float upper) {
+  uint32_t pair;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
+  return pair;
+}
+
 __device__ inline int in_register(int x) {
   asm volatile("" : "+r"(x));
   return x;
@@ -145,6 +152,9 @@ void load_matrices(uint32_t (&x)[4], const void* row, Site site = Site::current(
 
 inline uint32_t round_pair(float lower, float upper) {
   return bf16(lower).bits | static_cast<uint32_t>(bf16(upper).bits) << 16;
+}
+inline uint32_t round_positive_pair(float lower, float upper) {
+  return round_pair(lower < 0 ? 0.f : lower, upper < 0 ? 0.f : upper);
 }
 
 template <class T>

@@ -19,6 +19,7 @@ struct Relu {
   };
   using tensor_cores = void;
   using homogeneous = void;
+  using positive_part = void;
 
   template <class T>
   HOST_DEVICE T value(T x) const {

@@ -4,6 +4,7 @@
 //     static inline const ActivationInfo info{...};
 //     using tensor_cores = void;                         // optional; separate kernels for attention in bf16
 //     using homogeneous = void;                          // optional; F(a x) = a F(x) for a > 0, so these scale sums
+//     using positive_part = void;                        // optional; F(x) = max(x, 0), so some compute F by rounding
 //     double beta = 1;
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or ApproxFloat
 //     template <class T> HOST_DEVICE T derivative(T x) const;

@@ -430,7 +430,9 @@ class Kernel:
     def __init__(self, code, threads=(0, 128, 256, None), moves=None):
         self.code = with_jumps(code)
         self.blocks = blocks_of(self.code)
-        tensor = {a for a, b in self.blocks.items() if any(map(tensor_work, b.instructions))}
+        # What warps of a group multiply alone, for rows that are not finite, is no work of the path.
+        works = (lambda i: tensor_work(i) * (base(i) == "HGMMA")) if has_tasks(code) else tensor_work
+        tensor = {a for a, b in self.blocks.items() if any(map(works, b.instructions))}
         for self.thread in threads:
             self.flow = Flow(self.blocks, self.thread, code[0].address, {})
             if not tensor or tensor & set(self.flow.at_end):
@@ -441,7 +443,7 @@ class Kernel:
         copies = any(base(i) == "LDGSTS" for i in code)
         moves = moves or (("LDGSTS",) if tensor and (copies or has_tasks(code)) else ("LDGSTS", "LDG", "STG"))
         # Criteria of a path: the most work for tensor cores, the most bytes, the fewest instructions.
-        self.weights = {a: (sum(map(tensor_work, b.instructions)), sum(bytes_of(i, moves) for i in b.instructions),
+        self.weights = {a: (sum(map(works, b.instructions)), sum(bytes_of(i, moves) for i in b.instructions),
                             -len(b.instructions)) for a, b in self.blocks.items()}
 
     def trip(self, loop):

@@ -13,7 +13,7 @@ struct Marked : F {
   using tensor_cores = void;
 };
 struct HomogeneousRelu : Marked<Relu> {
-  using homogeneous = void;
+  using positive_part = void;
 };
 using MarkedRelu = cuda::PointwiseWeights<HomogeneousRelu>;
 using MarkedGelu = cuda::PointwiseWeights<Marked<GeluTanh>>;

@@ -1,4 +1,4 @@
-// Attention backward by warp groups, of a GPU or its emulation, against a plain loop in f64.
+// Attention by warp groups, of a GPU or its emulation, against a plain loop in f64.
 #include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/tensor_core_cases.h"
 
@@ -24,6 +24,16 @@ Case with_hidden_nans(int64_t size) {
   const int64_t width = sizes.query_heads * size;
   for (Numbers* x : {&c.operands.query, &c.output_gradient}) (*x)[static_cast<size_t>(5 * width)] = NAN;
   for (Numbers* x : {&c.operands.key, &c.operands.value}) (*x)[static_cast<size_t>(105 * width)] = NAN;
+  return c;
+}
+
+// More tiles of keys than stages. No query sees key 5 of the first tile, which has NaN; all other numbers are whole.
+Case with_many_stages(int64_t size) {
+  Sizes sizes = sizes_of(65, 700, size, size);
+  sizes.batch = sizes.query_heads = sizes.kv_heads = 1;
+  Case c = whole_case(sizes, causal);
+  c.options.query_offset = 635, c.options.window = 620;
+  for (Numbers* x : {&c.operands.key, &c.operands.value}) (*x)[static_cast<size_t>(5 * size)] = NAN;
   return c;
 }
 
@@ -70,6 +80,43 @@ TEST_CASE("attention by warp groups: results are bit-identical in every run") {
     const Results first = on_tensor_cores(c);
     at_every_landing([&] { CHECK(same_bits(on_tensor_cores(c), first)); });
   }
+}
+
+// Scores of rows grow by `exponents` powers of two from each tile of 128 keys to the next, or within the second tile.
+// Those of every third row fall instead, and every third has constant ones. Row 47 of its warp is the first that does
+// not see the first tile, if some are `late`.
+Case with_growing_scores(int64_t size, double exponents, bool within, bool late) {
+  Sizes sizes = sizes_of(65, 390, size, size);
+  sizes.batch = 1, sizes.query_heads = sizes.kv_heads = 2;
+  Case c = case_with(sizes, Kind::softmax, nothing);
+  c.options.scale = 1;
+  if (late) c.options.causal = true, c.options.query_offset = 325, c.options.window = 245;
+  c.fill(true);
+  const auto rounded = [](double x) { return static_cast<double>(static_cast<float>(bf16(static_cast<float>(x)))); };
+  for (double& x : c.operands.query) x = rounded(x / 16);
+  const auto first_of_rows = [&](Numbers& x, const auto& value) {
+    for (size_t i = 0; i < x.size(); i += static_cast<size_t>(size))
+      x[i] = rounded(value(static_cast<double>(i / static_cast<size_t>(2 * size))));
+  };
+  first_of_rows(c.operands.query, [](double row) { return 1 - std::fmod(row, 3); });
+  first_of_rows(c.operands.key, [&](double row) {
+    const double tile = within ? std::clamp(row / 128 - 1, 0., 1.) : std::floor(row / 128);
+    return std::log(2) * exponents * tile;
+  });
+  return c;
+}
+TEST_CASE("attention by warp groups: softmax of scores that grow beyond the first tile's powers") {
+  if (has_no_warp_groups()) return;
+  for (const double exponents : {10., 70., 200.})
+    for (const int n : {0, 1, 2, 3}) {
+      CAPTURE(exponents);
+      CAPTURE(n);
+      const Case c = with_growing_scores(n % 2 ? 64 : 128, exponents, n / 2, n % 2);
+      const Results expected = plain(c);
+      Results found = on_tensor_cores(c);
+      found.gradients.query = expected.gradients.query;  // sums of rounded dt that cancel, times keys of up to 277
+      check_rounded_twice(c, found, expected);
+    }
 }
 
 // F(s) = a s^2
@@ -170,8 +217,8 @@ TEST_CASE("attention by warp groups: the kernel of queries writes c and L of all
 TEST_CASE("attention by warp groups: NaN in queries and keys without a visible pair has no influence") {
   if (has_no_warp_groups()) return;
   for (const int64_t size : {64, 128}) {
-    const Case c = with_hidden_nans(size);
-    CHECK(same_when_rounded(on_tensor_cores(c), plain(c)));
+    for (const Case& c : {with_hidden_nans(size), with_many_stages(size)})
+      CHECK(same_when_rounded(on_tensor_cores(c), plain(c)));
   }
 }
 
@@ -228,7 +275,7 @@ TEST_CASE("attention by warp groups: terms take another kernel only without grad
 TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is needed") {
   if (thread_sanitizer || has_no_warp_groups()) return;
   std::vector<Case> cases;
-  for (const int64_t size : {64, 128}) cases.push_back(with_hidden_nans(size));
+  for (const int64_t size : {64, 128}) cases.push_back(with_hidden_nans(size)), cases.push_back(with_many_stages(size));
   std::vector<Results> expected;
   for (const Case& c : cases) expected.push_back(plain(c));
   const auto all_right = [&] {
@@ -246,7 +293,7 @@ TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is n
     cuda_on_cpu::options.closed_memory = true;
     return all && all_right();
   };
-  for (const char* const file : {"walk", "queries", "keys"})
+  for (const char* const file : {"walk", "forward", "queries", "keys"})
     check_that_every_barrier_is_needed("cuda/attention/warp_group_" + std::string(file) + ".cuh", right, all_barriers);
 }
 #endif
