@@ -63,7 +63,7 @@ class Draw {
       if (!mild_ && repeats != alone) continue;
       const bool name = std::holds_alternative<Spec*>(setting.value);
       const bool seldom = setting.key == "cuda_graph" || setting.key == "init_from" || setting.key == "documents" ||
-                          setting.key.starts_with("losses.");  // most models refuse these
+                          setting.key == "gradient_parts" || setting.key.starts_with("losses.");  // mostly refused
       if (alone || chance(name ? 0.5 : seldom ? 0.03 : 0.15)) all.emplace_back(setting.key, value(setting, 0));
     }
     all.emplace_back("data", text), all.emplace_back("out", out);
