@@ -208,7 +208,8 @@ TEST_CASE("early launch: every kernel accesses device memory after its wait only
       maps,    sums, sums_columns, sorts, multiplies, multiplies_in_pipeline, multiplies_in_runs,
       attends, attends_on_tensor_cores};
   std::set<std::string> unchecked = lines_with("wait_for_earlier();");
-  CHECK(unchecked.size() + 1 == lines_with("__global__").size());  // empty_kernel has none; products in tiles share two
+  // empty_kernel has none; products in tiles share two; the three kernels of attention by warp groups share one.
+  CHECK(unchecked.size() + 3 == lines_with("__global__").size());
   unchecked.merge(lines_with("allow_next();"));
   cuda_on_cpu::options.closed_memory = true;
   for (const auto& run : runs) {
