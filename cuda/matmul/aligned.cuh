@@ -37,7 +37,7 @@ class AlignedOperands {
   explicit AlignedOperands(const MatmulPlan<bf16, Result>& plan) : plan_(plan) {
     const Matmul<bf16, Result> p = plan.product;
     auto& parts = plan_.product.a_parts;
-    if (parts[0].columns ? !plan.vectors_a || !in_whole_steps(plan) : !plan.vectors_a) {
+    if (!plan.vectors_a || (parts[0].columns && !in_whole_steps(plan))) {
       AlignedRows rows{};
       for (int i = 0; i < 4; ++i) rows.segments[i] = {parts[i].data, parts[i].row_stride, 0, parts[i].columns};
       if (!parts[0].columns) rows.segments[0] = {p.a.data, p.a.row_stride, 0, p.a.transposed ? p.m : p.k};

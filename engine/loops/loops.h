@@ -93,6 +93,16 @@ namespace detail {
 inline constexpr int64_t map_grain = 1 << 14;     // elements of a map, about 10 us of work
 inline constexpr int64_t reduce_chunk = 1 << 14;  // elements of a sum per partial result
 
+// The blocks in which a CPU's `reduce` adds n terms of each of `inner` sums: their number, and terms of a block.
+struct SumBlocks {
+  int64_t count, length;
+};
+inline SumBlocks blocks_of_sum(int64_t n, int64_t inner) {
+  const int64_t terms_per_chunk = std::max<int64_t>(1, std::min<int64_t>(reduce_chunk / inner, reduce_chunk));
+  const int64_t count = std::max<int64_t>(1, std::min<int64_t>((n + terms_per_chunk - 1) / terms_per_chunk, 64));
+  return {count, (n + count - 1) / count};
+}
+
 // By value, so that no store can change the formula or a pointer. Flattened, here and below: one
 // call that is not inlined, such as a long scalar function, prevents vectorization.
 template <class F, class Out, class... T>
@@ -315,10 +325,8 @@ void reduce(Device device, int64_t outer, int64_t n, int64_t inner, const F& f, 
   using A = typename detail::Terms<Value>::type;
   constexpr int K = detail::Terms<Value>::count;
   if (outer == 0 || inner == 0) return;
-  const int64_t rows_per_chunk =
-      std::max<int64_t>(1, std::min<int64_t>(detail::reduce_chunk / inner, detail::reduce_chunk));
-  const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((n + rows_per_chunk - 1) / rows_per_chunk, 64));
-  const int64_t length = (n + chunks - 1) / chunks;
+  const detail::SumBlocks blocks = detail::blocks_of_sum(n, inner);
+  const int64_t chunks = blocks.count, length = blocks.length;
   std::vector<A> partial(static_cast<size_t>(outer * chunks * K * inner));
   A* const all = partial.data();
   const int64_t grain = std::max<int64_t>(1, detail::reduce_chunk / std::max<int64_t>(1, length * inner));

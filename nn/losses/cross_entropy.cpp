@@ -4,8 +4,7 @@
 // Szegedy et al. 2016, arXiv:1512.00567.
 //   loss = (sum of l over the rows with a target) / N,   N = the number of such rows, at least 1
 //   dz_v = (exp(z_v - lse) - q_v) dloss / N;   0 in rows without a target (a negative index)
-// Saved for backward: logits, targets, N and the log-sum-exp of each row. Backward writes the
-// gradient over unshared logits, so 50,000 classes need one buffer.
+// Saved: logits, targets, N, each row's lse. Backward writes over unshared logits: 50,000 classes need one buffer.
 #include <cmath>
 #include <utility>
 

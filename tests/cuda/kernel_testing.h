@@ -112,6 +112,18 @@ bool right_in_every_order(const F& right) {
   });
   return all;
 }
+// Returns true if right() is true at every landing, and in closed memory, which finds a missing wait for earlier
+// kernels. That wait is then a barrier of the block, which would hide the need for others.
+template <class F>
+bool right_at_every_landing(const F& right) {
+  struct Restore {
+    ~Restore() { cuda_on_cpu::options.closed_memory = false; }
+  } restore;
+  bool all = true;
+  at_every_landing([&] { all = all && right(); });
+  cuda_on_cpu::options.closed_memory = true;
+  return all && right();
+}
 // Barriers of every kernel, and those of kernels whose warps have different tasks, in their text.
 inline const std::vector<std::string> block_barriers = {"__syncthreads(", "__syncwarp("};
 inline const std::vector<std::string> all_barriers = {"__syncthreads(",

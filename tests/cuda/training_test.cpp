@@ -107,16 +107,11 @@ TEST_CASE("gpt-char-small takes two steps on the device") {
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
 }
 
+const Assignments basic = {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch_size", "2"}};
+
 TEST_CASE("parts of a step: losses equal the CPU's; replayed steps are bit-identical to eager ones") {
   if (no_gpu()) return;
-  const Runs runs({{"layers", "1"},
-                   {"width", "32"},
-                   {"heads", "2"},
-                   {"context", "16"},
-                   {"batch_size", "2"},
-                   {"steps", "4"},
-                   {"gradient_accumulation_steps", "9"},
-                   {"gradient_parts", "8"}});
+  const Runs runs(basic + Assignments{{"steps", "4"}, {"gradient_accumulation_steps", "9"}, {"gradient_parts", "8"}});
   runs.train("cpu", {});
   const TrainingResult eager = runs.train("cuda", on_gpu), replays = runs.train("graph", replayed);
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
@@ -126,16 +121,11 @@ TEST_CASE("parts of a step: losses equal the CPU's; replayed steps are bit-ident
 
 TEST_CASE("dropout, accumulation, clipping: losses equal the CPU's; replayed steps are bit-identical to eager ones") {
   if (no_gpu()) return;
-  const Runs runs({{"layers", "1"},
-                   {"width", "32"},
-                   {"heads", "2"},
-                   {"context", "16"},
-                   {"batch_size", "2"},
-                   {"steps", "6"},
-                   {"gradient_accumulation_steps", "2"},
-                   {"dropout", "0.1"},
-                   {"attention", "softmax(dropout=0.2)"},
-                   {"grad_clip", "0.5"}});
+  const Runs runs(basic + Assignments{{"steps", "6"},
+                                     {"gradient_accumulation_steps", "2"},
+                                     {"dropout", "0.1"},
+                                     {"attention", "softmax(dropout=0.2)"},
+                                     {"grad_clip", "0.5"}});
   runs.train("cpu", {});
   const TrainingResult eager = runs.train("cuda", on_gpu), again = runs.train("again", on_gpu);
   CHECK(runs.loss_gap("cpu", "cuda") <= 1e-5);
@@ -219,8 +209,7 @@ TEST_CASE("nan guard: on the device it finds the same as on the CPU, undoes an u
 
 TEST_CASE("text generation on the device equals that on the CPU") {
   if (no_gpu()) return;
-  const Runs runs(
-      {{"layers", "1"}, {"width", "32"}, {"heads", "2"}, {"context", "16"}, {"batch_size", "2"}, {"steps", "3"}});
+  const Runs runs(basic + Assignments{{"steps", "3"}});
   Trainer trainer = runs.begin("cpu", {});
   const std::vector<int32_t> start = {1, 2, 3};
   const SamplingSettings sampling = {.tokens = 20, .temperature = 0};

@@ -16,11 +16,10 @@ struct Square {
 
 }  // namespace
 
-// On a CPU as `reduce` (engine/loops/loops.h) cuts a sum of as many terms.
 std::vector<IndexRange> pieces_of(const IndexRange& range, Device device) {
   if (device == Device::cuda) return {range};
-  const int64_t n = range.size(), chunks = (n + detail::reduce_chunk - 1) / detail::reduce_chunk,
-                count = std::clamp<int64_t>(chunks, 1, 64), length = (n + count - 1) / count;
+  const int64_t n = range.size();
+  const auto [count, length] = detail::blocks_of_sum(n, 1);
   std::vector<IndexRange> pieces;
   for (int64_t i = 0; i < count; ++i)
     pieces.push_back({range.begin + std::min(n, i * length), range.begin + std::min(n, (i + 1) * length)});

@@ -283,16 +283,7 @@ TEST_CASE("attention by warp groups: every barrier, arrival, wait and fence is n
       if (!same_when_rounded(on_tensor_cores(cases[i]), expected[i])) return false;
     return true;
   };
-  // As in two_products_test.cpp: closed memory finds a missing wait for earlier kernels.
-  const auto right = [&] {
-    struct Restore {
-      ~Restore() { cuda_on_cpu::options.closed_memory = false; }
-    } restore;
-    bool all = true;
-    at_every_landing([&] { all = all && all_right(); });
-    cuda_on_cpu::options.closed_memory = true;
-    return all && all_right();
-  };
+  const auto right = [&] { return right_at_every_landing(all_right); };
   for (const char* const file : {"walk", "forward", "queries", "keys"})
     check_that_every_barrier_is_needed("cuda/attention/warp_group_" + std::string(file) + ".cuh", right, all_barriers);
 }

@@ -134,16 +134,7 @@ TEST_CASE("pipelined products: every barrier, arrival, wait and fence is needed"
       if (results(three_tiles[i], true) != expected[i]) return false;
     return true;
   };
-  // As in two_products_test.cpp: closed memory finds a missing wait for earlier kernels.
-  const auto right = [&] {
-    struct Restore {
-      ~Restore() { cuda_on_cpu::options.closed_memory = false; }
-    } restore;
-    bool all = true;
-    at_every_landing([&] { all = all && all_right(); });
-    cuda_on_cpu::options.closed_memory = true;
-    return all && all_right();
-  };
+  const auto right = [&] { return right_at_every_landing(all_right); };
   check_that_every_barrier_is_needed("cuda/matmul/tensor_core_pipeline.cuh", right, all_barriers);
 }
 TEST_CASE("pipelined products: other products and older drivers use the other kernel") {

@@ -56,18 +56,8 @@ TEST_CASE("groups with different tasks: tiles that are copied, multiplied, stage
 #if defined(EMULATE_CUDA)
 TEST_CASE("groups with different tasks: each barrier, arrival, wait and fence is needed") {
   if (thread_sanitizer) return;
-  // Closed memory finds a missing wait for earlier kernels. That wait is then a barrier of the block, which
-  // would hide the need for others.
-  const auto right_in_every_way = [] {
-    struct Restore {
-      ~Restore() { cuda_on_cpu::options.closed_memory = false; }
-    } restore;
-    bool all = true;
-    at_every_landing([&] { all = all && is_right(); });
-    cuda_on_cpu::options.closed_memory = true;
-    return all && is_right();
-  };
-  check_that_every_barrier_is_needed("tests/cuda/runtime/two_products.h", right_in_every_way, all_barriers);
+  const auto right = [] { return right_at_every_landing(is_right); };
+  check_that_every_barrier_is_needed("tests/cuda/runtime/two_products.h", right, all_barriers);
 }
 #endif
 
