@@ -22,6 +22,12 @@ __device__ Arithmetic<T> as_stored(Arithmetic<T> x) {
     return x;
 }
 
+// Code for warp groups, whose epilogues are bound by instructions, uses the short form of a formula that has one.
+template <class T, class F>
+concept HasShortForm = std::is_same_v<T, bf16> && requires(const F& f) {
+  f.short_form(0.f);
+};
+
 // C becomes z = A B^T + bias, rounded to T; `second` becomes F(z) of the rounded z.
 template <class T, class F>
 struct Activated {
@@ -35,7 +41,11 @@ struct Activated {
   __device__ Values<A, 2> operator()(A sum, A bias, A) const {
     return of_rounded(as_stored<T>(per_column ? sum + bias : sum), A());
   }
-  __device__ Values<A, 2> of_rounded(A z, A) const { return {{z, to_float(f.value(FormulaFloat<T>(z)))}}; }
+  __device__ Values<A, 2> of_rounded(A z, A) const {
+    if constexpr (HasShortForm<T, F>)
+      if (warp_groups()) return {{z, f.short_form(z)[0]}};
+    return {{z, to_float(f.value(FormulaFloat<T>(z)))}};
+  }
 };
 
 // da = A B, rounded to T, is not stored: C becomes dz = F'(z) da and `second` a = F(z), as
@@ -51,6 +61,11 @@ struct ActivatedBackward {
 
   __device__ Values<A, 2> operator()(A da, A, A z) const { return of_rounded(as_stored<T>(da), z); }
   __device__ Values<A, 2> of_rounded(A da, A z) const {
+    if constexpr (HasShortForm<T, F>)
+      if (warp_groups()) {
+        const auto [a, slope] = f.short_form(z).value;
+        return {{slope * da, a}};
+      }
     const FormulaFloat<T> x = z;
     return {{to_float(f.derivative(x)) * da, to_float(f.value(x))}};
   }

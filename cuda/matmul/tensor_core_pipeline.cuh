@@ -3,14 +3,15 @@
 // 128 x 256 until none are left, and the order of sums over k is that of warp_group_tiles.cuh, so
 // bits are equal.
 //
-//   group 0      one lane copies steps of A and B, 64 of k each, to a ring of three stages
+//   group 0      one lane copies steps of A and B, 64 of k each, to a ring of three stages. A lane of another warp
+//                copies what belongs to C: bias, residual, `per_element`, and the results back to memory
 //   groups 1, 2  multiply 64 rows each, add bias and residual, and leave the rounded result in `c`
-//   group 3      stores c. If the epilogue fills a second matrix, it processes c in parts of 32 x 64,
-//                reads `per_element` and writes the second values to a ring of four such parts
+//   group 3      if the epilogue fills a second matrix: processes c in parts of 64 x 64, reads `per_element` from a
+//                ring of two such parts and leaves the second values there
 //
 // Between two tiles the tensor cores wait only until c is written: the steps of the next tile are
-// there. c is free for the next tile when group 3 has stored it. Groups 1 and 2 know no coordinates:
-// what they add arrives with the barrier `ready`.
+// there. c is free for the next tile when it has been stored. Groups 1 to 3 know no coordinates, so they
+// execute few instructions: all data arrives with a barrier, and leaves after another one.
 //
 // A is stored along k, C is bf16, is not accumulated, and its rows are aligned. Other products, and
 // those with few tiles, use warp_group_tiles.cuh.
@@ -26,17 +27,17 @@ namespace orrery::cuda {
 struct PipelineTile {
   static constexpr int rows = 128, columns = 256, depth = 64, stages = 3, threads = 4 * group_threads;
   // Parts of c: down the first 64 columns, then down the next.
-  static constexpr int part_rows = 32, part_columns = 64, part_bytes = part_rows * group_line;
-  static constexpr int parts_down = rows / part_rows, parts = parts_down * columns / part_columns, parts_ahead = 4;
+  static constexpr int part_rows = 64, part_columns = 64, part_bytes = part_rows * group_line;
+  static constexpr int parts_down = rows / part_rows, parts = parts_down * columns / part_columns, parts_ahead = 2;
   alignas(1024) unsigned char a[stages][rows * group_line];
   alignas(1024) unsigned char b[stages][columns * group_line];
   alignas(1024) unsigned char c[parts][part_bytes];
   alignas(1024) unsigned char second[parts_ahead][part_bytes];
   alignas(16) bf16 bias[columns];
   TransactionBarrier full[stages], empty[stages];  // the stages
-  TransactionBarrier ready;                        // c is free, bias and residual have arrived
-  TransactionBarrier arrived[parts_ahead];         // `per_element` for the second matrix
-  enum : int { staged = 1, finished = 2 };         // named barriers: c is written; a part is finished
+  TransactionBarrier ready, staged;                // c is free, bias and residual have arrived; c is written
+  TransactionBarrier arrived[parts_ahead];         // a part of `second` is free, and `per_element` is there
+  TransactionBarrier finished[parts_ahead];        // it has the second values, and c's part its results
 };
 struct PipelineMaps {
   TensorMap a[4], b, c[4], second, per_element;  // of the parts of A and of the outputs
@@ -154,87 +155,98 @@ __device__ void multiply_steps(PipelineTile& shared, const MatmulPlan<bf16, bf16
     else
       stage_with(std::false_type());
     shared_written();
-    named_arrive(Tile::staged, 3 * group_threads);
+    shared.staged.arrive();
   }
 }
 
-// By group 3.
+// By one lane of group 0.
 template <class Epilogue>
-__device__ void finish_tiles(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, const PipelineMaps& maps,
+__device__ void copy_outputs(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, const PipelineMaps& maps,
                              const Epilogue& epilogue) {
   using Tile = PipelineTile;
-  const int thread = static_cast<int>(threadIdx.x) % group_threads;
-  const bool is_leader = thread == 0;
-  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x) {
+  unsigned parity = 0;
+  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x, parity ^= 1) {
     const BlockTile<bf16> tile = pipeline_tile(plan, n);
     const int row = static_cast<int>(tile.row), column = static_cast<int>(tile.column);
     const auto load = [&](void* to, int part, TransactionBarrier& barrier) {
       tile_load(to, maps.per_element, barrier,
-                {column + part / Tile::parts_down * Tile::part_columns,
-                 row + part % Tile::parts_down * Tile::part_rows, tile.batch, 0});
+                {column + part / Tile::parts_down * Tile::part_columns, row + part % Tile::parts_down * Tile::part_rows,
+                 tile.batch, 0});
     };
     const auto store = [&](const TensorMap& map, const void* from, int part) {
       tile_store(map, from,
                  {column + part / Tile::parts_down * Tile::part_columns,
                   row + part % Tile::parts_down * Tile::part_rows, tile.batch, 0});
     };
-    const auto load_ahead = [&](int part) {
+    const auto give = [&](int part) {
       TransactionBarrier& arrived = shared.arrived[part % Tile::parts_ahead];
-      arrived.expect(Tile::part_bytes);
-      load(shared.second[part % Tile::parts_ahead], part, arrived);
+      if constexpr (ReadsStaged<Epilogue>) {
+        arrived.expect(Tile::part_bytes);
+        load(shared.second[part % Tile::parts_ahead], part, arrived);
+      } else {
+        arrived.arrive();
+      }
     };
-    const auto store_c = [&] {
+    const int bias_bytes = epilogue.per_column ? tile.columns_left * static_cast<int>(sizeof(bf16)) : 0;
+    const bool adds = AddsElement<Epilogue> && epilogue.per_element;
+    shared.ready.expect(bias_bytes + (adds ? static_cast<int>(sizeof shared.c) : 0));
+    if (epilogue.per_column)
+      bulk_load(shared.bias, epilogue.per_column + tile.first_column + tile.column, bias_bytes, shared.ready);
+    if (adds)
+      for (int part = 0; part < Tile::parts; ++part) load(shared.c[part], part, shared.ready);
+    if constexpr (FillsSecond<Epilogue>)
+      for (int part = 0; part < Tile::parts_ahead; ++part) give(part);
+    shared.staged.wait(parity);
+    if constexpr (!ReadsStaged<Epilogue>) {
       for (int part = 0; part < Tile::parts; ++part) store(maps.c[tile.output], shared.c[part], part);
       tile_stores_commit();
-    };
-    if (is_leader) {
-      const int bias_bytes = epilogue.per_column ? tile.columns_left * static_cast<int>(sizeof(bf16)) : 0;
-      const bool adds = AddsElement<Epilogue> && epilogue.per_element;
-      shared.ready.expect(bias_bytes + (adds ? static_cast<int>(sizeof shared.c) : 0));
-      if (epilogue.per_column)
-        bulk_load(shared.bias, epilogue.per_column + tile.first_column + tile.column, bias_bytes, shared.ready);
-      if (adds)
-        for (int part = 0; part < Tile::parts; ++part) load(shared.c[part], part, shared.ready);
-      if (ReadsStaged<Epilogue>)
-        for (int part = 0; part < Tile::parts_ahead - 1; ++part) load_ahead(part);
     }
-    named_sync(Tile::staged, 3 * group_threads);
-    if (!ReadsStaged<Epilogue> && is_leader) store_c();
     if constexpr (FillsSecond<Epilogue>)
 #pragma unroll 1
       for (int part = 0; part < Tile::parts; ++part) {
-        unsigned char *const c = shared.c[part], *const second = shared.second[part % Tile::parts_ahead];
-        if constexpr (ReadsStaged<Epilogue>)
-          shared.arrived[part % Tile::parts_ahead].wait(part / Tile::parts_ahead % 2);
-#pragma unroll
-        for (int at = 0; at < Tile::part_bytes; at += 16 * group_threads) {  // elements stay in their places
-          using Words = Vector<uint32_t, 4>;
-          const int chunk = at + thread * 16;
-          Words x = *reinterpret_cast<const Words*>(c + chunk), y = {};
-          if constexpr (ReadsStaged<Epilogue>) y = *reinterpret_cast<const Words*>(second + chunk);
-#pragma unroll
-          for (int w = 0; w < 4; ++w) {
-            const auto lower = epilogue.of_rounded(lower_of_pair(x.value[w]), lower_of_pair(y.value[w]));
-            const auto upper = epilogue.of_rounded(upper_of_pair(x.value[w]), upper_of_pair(y.value[w]));
-            x.value[w] = round_pair(lower[0], upper[0]), y.value[w] = round_pair(lower[1], upper[1]);
-          }
-          store_chunk(second + chunk, y.value);
-          if constexpr (ReadsStaged<Epilogue>) store_chunk(c + chunk, x.value);
-        }
-        shared_written();
-        // The next part's second values go where those of three parts before are, `per_element` of three parts ahead
-        // where those of the part before are.
-        if (is_leader) tile_stores_wait<ReadsStaged<Epilogue> ? 0 : Tile::parts_ahead - 2>();
-        named_sync(Tile::finished, group_threads);
-        if (is_leader) {
-          if constexpr (ReadsStaged<Epilogue>) store(maps.c[0], c, part);
-          store(maps.second, second, part);
-          tile_stores_commit();
-          if (ReadsStaged<Epilogue> && part + Tile::parts_ahead - 1 < Tile::parts)
-            load_ahead(part + Tile::parts_ahead - 1);
-        }
+        shared.finished[part % Tile::parts_ahead].wait(part / Tile::parts_ahead % 2);
+        if constexpr (ReadsStaged<Epilogue>) store(maps.c[0], shared.c[part], part);
+        store(maps.second, shared.second[part % Tile::parts_ahead], part);
+        tile_stores_commit();
+        tile_stores_wait<0>();
+        if (part + Tile::parts_ahead < Tile::parts) give(part + Tile::parts_ahead);
       }
-    if (is_leader) tile_stores_wait<0>();
+    else
+      tile_stores_wait<0>();
+  }
+}
+
+// By group 3.
+template <class Epilogue>
+__device__ void finish_parts(PipelineTile& shared, const MatmulPlan<bf16, bf16>& plan, const Epilogue& epilogue) {
+  using Tile = PipelineTile;
+  const int thread = static_cast<int>(threadIdx.x) % group_threads;
+  unsigned parity = 0;
+  for (uint32_t n = blockIdx.x, tiles = tiles_of(plan); n < tiles; n += gridDim.x, parity ^= 1) {
+    shared.staged.wait(parity);
+#pragma unroll Tile::parts_ahead
+    for (int part = 0; part < Tile::parts; ++part) {
+      const int slot = part % Tile::parts_ahead;
+      shared.arrived[slot].wait(part / Tile::parts_ahead % 2);
+#pragma unroll
+      for (int at = 0; at < Tile::part_bytes; at += 16 * group_threads) {  // elements stay in their places
+        using Words = Vector<uint32_t, 4>;
+        const int chunk = at + thread * 16;
+        unsigned char *const c = shared.c[part] + chunk, *const second = shared.second[slot] + chunk;
+        Words x = *reinterpret_cast<const Words*>(c), y = {};
+        if constexpr (ReadsStaged<Epilogue>) y = *reinterpret_cast<const Words*>(second);
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const auto lower = epilogue.of_rounded(lower_of_pair(x.value[w]), lower_of_pair(y.value[w]));
+          const auto upper = epilogue.of_rounded(upper_of_pair(x.value[w]), upper_of_pair(y.value[w]));
+          x.value[w] = round_pair(lower[0], upper[0]), y.value[w] = round_pair(lower[1], upper[1]);
+        }
+        store_chunk(second, y.value);
+        if constexpr (ReadsStaged<Epilogue>) store_chunk(c, x.value);
+      }
+      shared_written();
+      shared.finished[slot].arrive();
+    }
   }
 }
 
@@ -247,8 +259,9 @@ __global__ void __launch_bounds__(PipelineTile::threads, 1)
   const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads, 0);
   if (threadIdx.x == 0) {
     for (int s = 0; s < PipelineTile::stages; ++s) shared.full[s].init(1), shared.empty[s].init(2);
-    shared.ready.init(1);
-    for (TransactionBarrier& arrived : shared.arrived) arrived.init(1);
+    shared.ready.init(1), shared.staged.init(2 * group_threads);
+    for (int s = 0; s < PipelineTile::parts_ahead; ++s)
+      shared.arrived[s].init(1), shared.finished[s].init(group_threads);
     barriers_initialized();
   }
   __syncthreads();
@@ -256,11 +269,12 @@ __global__ void __launch_bounds__(PipelineTile::threads, 1)
   if (group == 0) {
     give_registers<40>();
     if (threadIdx.x < 32 && elected()) copy_steps<BAlongK>(shared, plan, maps);
+    if (threadIdx.x / 32 == 1 && elected()) copy_outputs(shared, plan, maps, epilogue);
   } else if (group < 3) {
     take_registers<168>();
     multiply_steps<BAlongK>(shared, plan, group - 1, epilogue);
-  } else {
-    finish_tiles(shared, plan, maps, epilogue);
+  } else if constexpr (FillsSecond<Epilogue>) {
+    finish_parts(shared, plan, epilogue);
   }
 }
 

@@ -9,6 +9,8 @@
 //     template <class T> HOST_DEVICE T value(T x) const;        // T is float, double, Dual or ApproxFloat
 //     template <class T> HOST_DEVICE T derivative(T x) const;
 //     template <class T> HOST_DEVICE T derivative_from_output(T y) const;   // optional; saves memory
+//     HOST_DEVICE Values<float, 2> short_form(float x) const;   // optional; F(x) and F'(x), as accurate as with
+//                                                               // ApproxFloat, in few instructions: activation.cuh
 //   };
 //   REGISTER_ACTIVATION(Silu);
 //
