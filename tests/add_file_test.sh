@@ -23,7 +23,8 @@ or_show() {
 targets="orrery nn_tests models_tests"
 configure() {
   or_show configure.log cmake -S "$copy" -B "$copy/build" -G "Unix Makefiles" \
-    -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)"
+    -DCMAKE_BUILD_TYPE="$(setting CMAKE_BUILD_TYPE)" -DCMAKE_CXX_COMPILER="$(setting CMAKE_CXX_COMPILER)" \
+    -DORRERY_MPI=OFF
 }
 # All objects depend on their target's flags: those must not change with a new file.
 flags() { (cd "$copy/build/CMakeFiles" && cat orrery_core.dir/flags.make models_objects.dir/flags.make); }

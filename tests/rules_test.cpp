@@ -136,6 +136,8 @@ Strings include_violations(const Files& files) {
        "only engine/system/parallel.cpp uses oneTBB"},
       {std::regex("^(cblas|f77blas|lapacke?|openblas.*)\\.h$"), std::regex("^engine/matmul/blas\\.cpp$"),
        "only engine/matmul/blas.cpp uses OpenBLAS"},
+      {std::regex("^mpi\\.h$"), std::regex("^engine/distributed/mpi\\.cpp$"),
+       "only engine/distributed/mpi.cpp uses MPI"},
       {std::regex("^openssl/"), std::regex("^engine/system/hash\\.cpp$"), "only engine/system/hash.cpp uses OpenSSL"},
       {std::regex("^(nlohmann/|toml\\+\\+/)"), std::regex("^(models|examples|tests)/"), "parsers stay out of the core"},
       {std::regex("^CLI/"), std::regex("^examples/orrery/"), "only the program reads a command line"},
@@ -306,12 +308,12 @@ TEST_CASE("rules: no lambda captures a structured binding") { check_none(capture
 TEST_CASE("rules: files are short and named after their contents") { check_none(form_violations(tree())); }
 
 // A new component should replace obsolete code. Raise the number only by what a change needs.
-TEST_CASE("rules: engine, cuda and nn have at most 36,366 lines") {
+TEST_CASE("rules: engine, cuda and nn have at most 37,377 lines") {
   int64_t lines = 0;
   for (const File& file : tree())
     if (file.code() && (file.below("engine") || file.below("cuda") || file.below("nn")))
       lines += std::count(file.text.begin(), file.text.end(), '\n');
-  CHECK_MESSAGE(lines <= 36366, lines, " lines; at most 36,366");
+  CHECK_MESSAGE(lines <= 37377, lines, " lines; at most 37,377");
 }
 
 TEST_CASE("rules: a mask has at most 35 lines") {

@@ -1,5 +1,6 @@
 #include "engine/system/machine_memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -121,6 +122,13 @@ void check_memory(std::string_view what, double bytes, std::string_view advice) 
   if (bytes + reserved_bytes <= available) return;
   throw MachineError(text(what, " needs about ", in_megabytes(bytes + reserved_bytes), " of memory, but only ",
                           in_megabytes(std::floor(available / 1e6) * 1e6), " are free; ", advice));
+}
+
+void release_pages(void* data, int64_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(data),
+             first = (begin + page - 1) / page * page, last = (begin + static_cast<uintptr_t>(bytes)) / page * page;
+  // A refusal costs memory, nothing else.
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 }  // namespace orrery

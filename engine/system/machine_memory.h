@@ -15,6 +15,8 @@ void check_memory(std::string_view what, double bytes, std::string_view advice);
 // The advice that ends out-of-memory errors; a program sets one that fits its command, as a static text.
 std::string_view out_of_memory_advice() noexcept;
 void set_out_of_memory_advice(std::string_view advice);
+// Gives the whole pages in this private memory back to the system; they then hold zeros.
+void release_pages(void* data, int64_t bytes);
 int64_t resident_memory();  // bytes in physical memory; 0 if unreadable
 
 }  // namespace orrery

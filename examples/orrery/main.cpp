@@ -9,6 +9,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/help.h"
+#include "examples/orrery/commands/train_ranks.h"
 #include "examples/orrery/terminal/process_io.h"
 #include "examples/orrery/terminal/threads.h"
 #include "examples/orrery/terminal/version_text.h"
@@ -156,6 +157,7 @@ int run(int argc, char** argv) {
   }
   for (const Command& command : commands())
     if (const CLI::App* const sub = app.get_subcommand(command.name); sub->parsed()) {
+      if (command.name != std::string("train")) check_one_process(command.name);
       apply_omp_num_threads();
       if (command.out_of_memory_advice) set_out_of_memory_advice(command.out_of_memory_advice);
       return command.run(Arguments(given.begin() + 1, given.end()));

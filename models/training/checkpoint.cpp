@@ -295,11 +295,15 @@ void write_state(const std::string& folder, const CheckpointState& state) {
   check(read_file(path) == content, "write: ", path, " differs from what was written when read back; check the disk");
 }
 
-CheckpointState read_state(const std::string& checkpoint) {
+std::string state_text(const std::string& checkpoint) {
   const std::string path = file_of(checkpoint, state_name);
   check(file_exists(path), "checkpoint: cannot read ", path, "; give the folder of a run or of one of its checkpoints");
-  return state_in(read_file(path, max_json_bytes), "checkpoint: " + path + " is damaged");
+  return read_file(path, max_json_bytes);
 }
+CheckpointState parse_state(const std::string& content, const std::string& checkpoint) {
+  return state_in(content, "checkpoint: " + file_of(checkpoint, state_name) + " is damaged");
+}
+CheckpointState read_state(const std::string& checkpoint) { return parse_state(state_text(checkpoint), checkpoint); }
 
 void check_size(const std::string& checkpoint, const CheckpointState& state, const std::string& file) {
   const std::string path = file_of(checkpoint, file);

@@ -62,6 +62,8 @@ void write_state(const std::string& folder, const CheckpointState& state);
 // Errors:
 //   checkpoint: run/step_000010/state.json is damaged: its step is -5; it must be a whole number of at least 0
 CheckpointState read_state(const std::string& checkpoint);
+std::string state_text(const std::string& checkpoint);                                      // of its state.json
+CheckpointState parse_state(const std::string& content, const std::string& checkpoint);  // of such a text
 inline bool has_optimizer(const CheckpointState& s) { return s.files.empty() || s.files.contains(optimizer_name); }
 
 // Throw if `file` (weights_name or optimizer_name) is missing or not as written with this state.

@@ -223,7 +223,7 @@ std::optional<int64_t> count_parameters(const TrainSettings& settings, int64_t l
   return *one + more * further;
 }
 
-MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
+MemoryPlan plan_memory(const TrainSettings& s, const Task& task, const Ranks& ranks) {
   const Device device = parse_device(s.device);
   const bool on_host = device == Device::cpu;
   MemoryPlan plan;
@@ -231,7 +231,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const auto measure_free_memory = [&] {
     release_cached(Device::cpu);
     const int64_t resident = on_host ? resident_memory() : 0;
-    plan.free = free_memory(device) + resident;
+    plan.free = free_memory(device) / ranks.count_on_host() + resident;
     if (on_host) plan.program = std::max<int64_t>(0, resident - task.bytes()) + outside_of_tensors(task);
   };
   measure_free_memory();
@@ -252,7 +252,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task) {
   const Dtype dtype = parse_dtype(s.dtype);
   const int64_t gradient = dtype == Dtype::bf16 ? 4 : bytes_of(dtype),
                 weight = dtype == Dtype::bf16 ? 4 + bytes_of(dtype) : gradient,
-                sums = GradientSum::buffers_of(s.gradient_parts),
+                sums = GradientSum::buffers_of(s.gradient_parts, ranks.share_of_mine(s.gradient_parts)),
                 max_parameters = (plan.free - fixed) / (weight + (1 + sums) * gradient);
   const std::optional<int64_t> parameters = count_parameters(s, max_parameters);
   if (!parameters)

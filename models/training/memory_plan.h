@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/distributed/ranks.h"
 #include "models/tasks/base/task.h"
 #include "models/training/settings.h"
 
@@ -66,10 +67,10 @@ class HostMemoryLimit {
   int64_t before_, refused_;
 };
 
-// Plans a run whose data are in memory already. Throws MemoryError if the run cannot fit, or Error
-// if settings conflict or the model lacks a loss that has a weight. Leaves nothing allocated and
-// resets the peak of memory.
-MemoryPlan plan_memory(const TrainSettings& settings, const Task& task);
+// Plans a run whose data are in memory already; with several ranks, for this one. Throws MemoryError
+// if the run cannot fit, or Error if settings conflict or the model lacks a loss that has a weight.
+// Leaves nothing allocated and resets the peak of memory.
+MemoryPlan plan_memory(const TrainSettings& settings, const Task& task, const Ranks& ranks = Ranks());
 
 // Throws DurationError if the steps would take more than ten years.
 void check_duration(int64_t steps, double seconds_of_step);

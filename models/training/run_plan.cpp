@@ -139,13 +139,19 @@ void use_machine(const TrainSettings& s) {
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
 }
 
-RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint)
+RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint, Ranks* ranks)
     : resumed(std::move(resumed_checkpoint)) {
-  check(!settings.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", settings.out,
-        "; leave --resume out to start a new run");
-  checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
+  std::string content;  // of state.json
+  if (!ranks || ranks->is_first()) {
+    check(!settings.resume || !resumed.empty(), "train: there is no checkpoint to resume in ", settings.out,
+          "; leave --resume out to start a new run");
+    checkpoint = !resumed.empty() || settings.init_from.empty() ? resumed : checkpoint_at(settings.init_from);
+    if (!checkpoint.empty()) content = state_text(checkpoint);
+  }
+  if (ranks)
+    for (std::string* const each : {&resumed, &checkpoint, &content}) *each = ranks->meet(*each)[0];
   if (checkpoint.empty()) return;
-  state = read_state(checkpoint), trained_on = training_data(state);
+  state = parse_state(content, checkpoint), trained_on = training_data(state);
   check(resumed.empty() || has_optimizer(state) || state.step == 0, "train: ", resumed,
         " has no optimizer state (save_optimizer=no), so the run cannot be resumed; start a new run from its weights "
         "with --init_from=",

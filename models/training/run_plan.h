@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/distributed/ranks.h"
 #include "models/tasks/base/task.h"
 #include "models/training/checkpoint.h"
 #include "models/training/memory_plan.h"
@@ -30,8 +31,8 @@ struct RunStart {
   CheckpointState state = {};
   std::vector<TrainingData> trained_on = {};  // data that the checkpoint's weights were trained on
 
-  // Throws if a run cannot be resumed from the checkpoint.
-  RunStart(const TrainSettings& settings, std::string resumed_checkpoint);
+  // Throws if a run cannot be resumed from the checkpoint. Of several ranks, rank 0 reads the checkpoint.
+  RunStart(const TrainSettings& settings, std::string resumed_checkpoint, Ranks* ranks = nullptr);
 };
 
 // Reads the data and sets the model's settings that depend on them, such as its vocabulary. Throws

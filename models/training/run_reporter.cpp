@@ -17,7 +17,7 @@ void RunReporter::attempt(const Report& report) {
 
 void RunReporter::step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row) {
   attempt([&] {
-    metrics_.write(report.step, row);
+    if (metrics_) metrics_->write(report.step, row);
     if (events_.step) events_.step(report);
   });
 }
@@ -27,7 +27,7 @@ void RunReporter::validation(int64_t step, const Validation& validation) {
     std::vector<std::pair<std::string, double>> row = {{"validation_loss", validation.loss}};
     row.insert(row.end(), validation.metrics.begin(), validation.metrics.end());
     row.insert(row.end(), validation.details.begin(), validation.details.end());
-    metrics_.write(step, row);
+    if (metrics_) metrics_->write(step, row);
     if (events_.validation) events_.validation(step, validation);
   });
 }

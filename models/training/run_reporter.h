@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +44,12 @@ struct TrainingEvents {
 
 class RunReporter {
  public:
-  RunReporter(const std::string& folder, int64_t step, const TrainingEvents& events)
-      : folder_(folder), metrics_(folder, step), events_(events) {
-    warnings(metrics_.warnings());
+  // logs: whether this process writes the log, which one of several ranks does.
+  RunReporter(const std::string& folder, int64_t step, const TrainingEvents& events, bool logs)
+      : folder_(folder), events_(events) {
+    if (!logs) return;
+    metrics_.emplace(folder, step);
+    warnings(metrics_->warnings());
   }
   // Each writes to the log, if it has a row for it, and calls its callback.
   void step(const StepReport& report, const std::vector<std::pair<std::string, double>>& row);
@@ -61,7 +65,7 @@ class RunReporter {
   template <class Report>
   void attempt(const Report& report);
   std::string folder_;
-  MetricsLog metrics_;
+  std::optional<MetricsLog> metrics_;
   const TrainingEvents& events_;
   bool stopping_ = false;
   std::exception_ptr pending_exception_;

@@ -27,25 +27,32 @@ std::vector<Tensor> tensors_of(std::span<const HostToDevice> buffers) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
+Trainer::Trainer(const TrainSettings& settings, Ranks* ranks) : settings_(settings), ranks_(ranks ? ranks : &alone_) {
   TrainSettings& s = settings_;
   check_settings(s);
   logged_metrics_ = select_metrics(s.metrics);
   device_ = parse_device(s.device);
   use_machine(s);
+  check_ranks();
   peak_flops_ = s.peak_tflops > 0 ? s.peak_tflops * 1e12 : peak_flops(device_, parse_dtype(s.dtype));
-  folder_ = std::make_unique<RunFolder>(s.out);
-  check_out(s);
-  const std::string resumed = s.resume ? folder_->checkpoint_to_resume(s.resume_from_previous) : "";
-  const RunStart start(s, resumed);
+  std::string found;
+  if (ranks_->is_first()) {
+    folder_ = std::make_unique<RunFolder>(s.out);
+    check_out(s);
+    if (s.resume) found = folder_->checkpoint_to_resume(s.resume_from_previous);
+  }
+  const RunStart start(s, found, ranks_);
+  const std::string& resumed = start.resumed;
   task_ = make_task(s, start);
+  compare_ranks();
   if (resumed.empty()) earlier_ = start.trained_on;
-  plan_ = plan_memory(s, *task_);
+  plan_ = plan_memory(s, *task_, *ranks_);
   check_duration(s.steps - (resumed.empty() ? 0 : start.state.step), plan_.seconds_of_step);
   model_ = make_model(s);
   nn::initialize(*model_, static_cast<uint64_t>(s.seed));
   nn::convert(*model_, parse_dtype(s.dtype));
-  if (!start.checkpoint.empty()) load_weights(start.checkpoint, *model_, task_->fresh_modules());
+  if (!start.checkpoint.empty() && ranks_->is_first())
+    load_weights(start.checkpoint, *model_, task_->fresh_modules());
   nn::move(*model_, device_);
   apply_parameter_rules(s, *model_);
   parameters_ = std::make_unique<nn::FlatParameters>(*model_);
@@ -55,12 +62,13 @@ Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
     if (weight > 0) loss_weights_[name] = weight;
   make_inputs();
   if (!resumed.empty()) resume(resumed, start.state);
+  if (has_others() && !start.checkpoint.empty()) share_initial_state(!resumed.empty());
 }
 
 void Trainer::resume(const std::string& checkpoint, const CheckpointState& state) {
   const TrainSettings& s = settings_;
-  if (has_optimizer(state)) load_optimizer(checkpoint, *optimizer_);
-  if (!stream_states_.empty() && state.position > 0) {
+  if (has_optimizer(state) && ranks_->is_first()) load_optimizer(checkpoint, *optimizer_);
+  if (!stream_states_.empty() && state.position > 0 && ranks_->is_first()) {
     stream_states_ = load_stream_states(checkpoint, device_);
     const int64_t rows = stream_states_.empty() ? 0 : stream_states_[0].entries.begin()->second.states.size(0);
     check(static_cast<int64_t>(stream_states_.size()) == s.gradient_accumulation_steps && rows == s.batch_size,
@@ -87,7 +95,12 @@ void Trainer::make_inputs() {
                                                s.dtype == "f64" ? Dtype::f64 : Dtype::f32, device_);
   losses_ = Tensor::zeros(Shape{1 + static_cast<int64_t>(loss_weights_.size())}, Dtype::f64, device_);
   losses_read_ = std::make_unique<DeviceToHost>(losses_);
-  gradient_sum_ = std::make_unique<GradientSum>(parameters_->gradients(), s.gradient_parts);
+  gradient_sum_ = std::make_unique<GradientSum>(parameters_->gradients(), s.gradient_parts,
+                                                ranks_->share_of_mine(s.gradient_parts));
+  if (!has_others()) return;
+  owners_ = std::make_unique<Owners>(*ranks_, optimizer_->shares(ranks_->count()));
+  parameters_->set_owners(owners_.get());
+  optimizer_->forget_others();
 }
 
 Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const {
@@ -102,7 +115,8 @@ Tensor Trainer::with_extra_losses(const Tensor& loss, const nn::ForwardPass& pas
 }
 
 void Trainer::do_micro_batch(int64_t micro) {
-  const std::vector<Tensor> batch = tensors_of(inputs_->batches[static_cast<size_t>(micro)]);
+  const std::vector<Tensor> batch =
+      tensors_of(inputs_->batches[static_cast<size_t>(micro - micro_batches_of(ranks_->rank()).begin)]);
   nn::ForwardPass pass;
   pass.training = true;
   if (!stream_states_.empty()) pass.cache = &stream_states_[static_cast<size_t>(micro)];
@@ -115,26 +129,33 @@ void Trainer::do_micro_batch(int64_t micro) {
 }
 
 void Trainer::do_step() {
-  const int64_t parts = settings_.gradient_parts;
+  const IndexRange parts = ranks_->share_of_mine(settings_.gradient_parts);
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
-  for (int64_t part = 0; part < parts; ++part) {
-    const IndexRange micro_batches = share_of(settings_.gradient_accumulation_steps, parts, part);
+  for (int64_t part = parts.begin; part < parts.end; ++part) {
+    const IndexRange micro_batches =
+        share_of(settings_.gradient_accumulation_steps, settings_.gradient_parts, part);
     parameters_->zero_gradients();
-    for (int64_t micro = micro_batches.begin; micro < micro_batches.end; ++micro) do_micro_batch(micro);
+    for (int64_t micro = micro_batches.begin; micro < micro_batches.end; ++micro) {
+      do_micro_batch(micro);
+      if (has_others()) take_losses(micro);
+    }
     parameters_->write_pending_zeros();
     gradient_sum_->take(part);
   }
+  if (has_others()) exchange_step();
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);
 }
 
 void Trainer::send_batches() {
   std::vector<std::vector<Tensor>> batches;
-  std::vector<BatchCounts> counts;
-  for (int64_t micro = 0; micro < settings_.gradient_accumulation_steps; ++micro) {
+  std::vector<BatchCounts> counts(static_cast<size_t>(settings_.gradient_accumulation_steps));
+  const IndexRange mine = micro_batches_of(ranks_->rank());
+  for (int64_t micro = mine.begin; micro < mine.end; ++micro) {
     batches.push_back(task_->batch(settings_.overfit_one_batch ? 0 : step_, micro));
-    counts.push_back(task_->counts(batches.back()));
+    counts[static_cast<size_t>(micro)] = task_->counts(batches.back());
   }
+  if (has_others()) share_counts(counts);
   fractions_->send(counts);
   inputs_ = &steps_->send(batches);
 }
@@ -156,6 +177,7 @@ bool Trainer::logs_metrics_at(int64_t step) const {
 
 void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const TrainSettings& s = settings_;
+  if (has_others()) ranks_->set_stage(orrery::text("step ", step_ + 1));
   auto began = Clock::now();
   auto* const numbers = numbers_->begin<int32_t>();
   send_batches();
@@ -166,7 +188,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   optimizer_->send_request(learning_rate, s.grad_clip);
   MetricRow metrics;
   const bool logs_metrics = logs_metrics_at(step_ + 1);
-  if (logs_metrics) {
+  if (logs_metrics && ranks_->is_first()) {
     const std::vector<Tensor> batch = tensors_of(inputs_->batches[0]);
     const auto before = Clock::now();
     const nn::Cache* const stream_state = stream_states_.empty() ? nullptr : &stream_states_[0];
@@ -180,10 +202,11 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   }
   const double flops = flops_counted();
   s.nan_guard ? do_guarded_step(each) : do_or_replay_step();
-  if (flops_counted() > flops) inputs_->flops = flops_counted() - flops;
+  if (flops_counted() > flops) inputs_->flops = ranks_->sum(flops_counted() - flops);
   ++step_;
   const size_t status = optimizer_->fetch_status(), losses = losses_read_->fetch();
-  if (logs_metrics) collect_metrics(metrics, logged_metrics_, *parameters_);
+  if (logs_metrics && has_others()) gather_for_metrics();
+  if (logs_metrics && ranks_->is_first()) collect_metrics(metrics, logged_metrics_, *parameters_);
   in_flight_.push_back(
       {step_, learning_rate, began, status, losses, fractions_->step(), inputs_->flops, std::move(metrics)});
 }
@@ -198,7 +221,7 @@ void Trainer::report(RunReporter& reporter) {
   const double loss = has_targets ? *losses : NAN, norm = status.gradient_norm;
   if (!status.done)
     fail_not_finite(orrery::text(loss_not_finite, done.step, " (loss ", loss, ", gradient norm ", norm, ")"));
-  if (folder_->mark_verified()) remove_old_checkpoints(reporter);
+  if (folder_ && folder_->mark_verified()) remove_old_checkpoints(reporter);
   reporter.warnings(std::exchange(absent_metrics_, {}));
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.began, reported_), now);

@@ -11,6 +11,7 @@
 #include "engine/autograd/finite_guard.h"
 #include "engine/autograd/profile.h"
 #include "engine/distributed/gradient_sum.h"
+#include "engine/distributed/owners.h"
 #include "engine/tensor/staging.h"
 #include "models/metrics/base/model_metric.h"
 #include "models/tasks/base/task.h"
@@ -40,7 +41,9 @@ class Trainer {
   // Reads the data, makes or resumes the model. Throws before training if the data are unreadable
   // or too short, settings conflict, the model does not fit into memory, or the folder holds a run
   // (unless resume) or another run is active there.
-  explicit Trainer(const TrainSettings& settings);
+  // With `ranks`, which must outlive the trainer, the run is that of all ranks: each computes its share of a step's
+  // parts, and rank 0 alone uses the run's folder. All ranks call the same functions with the same settings.
+  explicit Trainer(const TrainSettings& settings, Ranks* ranks = nullptr);
 
   // Sets the plug-in files that the settings require; settings.toml lists them.
   void name_plugins(std::vector<std::string> paths) { plugins_ = std::move(paths); }
@@ -83,6 +86,21 @@ class Trainer {
   FiniteGuard::Names names_of_parameters() const;
   void do_step();  // a step's work on the device, equal each time: it can be captured
   void do_micro_batch(int64_t micro);  // adds its gradients to those of its part
+  // With other ranks (trainer_ranks.cpp); all call these together.
+  bool has_others() const { return ranks_->count() > 1; }
+  IndexRange micro_batches_of(int64_t rank) const;
+  void check_ranks() const;                // throws unless several ranks can train with these settings
+  void compare_ranks();                    // throws if they have other data, files or builds
+  void share_initial_state(bool resumed);  // which rank 0 has loaded
+  void share_counts(std::vector<BatchCounts>& counts) const;
+  void take_losses(int64_t micro);  // of this micro-batch, out of losses_
+  void exchange_step();             // sums of all parts to their owners, losses and step records to all
+  void share_step_records();
+  bool agree_to_stop(bool stops) const;  // true if one stops
+  bool decided_by_first(bool decision) const;
+  void gather_for_metrics();
+  void gather_run_state();  // what a checkpoint needs, on rank 0
+  void move_stream_states(bool to_first);  // to rank 0, or from it
   Tensor with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const;
   // Waits for the oldest step and reports its results. Throws if the device skipped it.
   void report(RunReporter& reporter);
@@ -95,13 +113,17 @@ class Trainer {
 
   TrainSettings settings_;
   std::vector<std::string> plugins_;
-  std::unique_ptr<RunFolder> folder_;  // locked from the constructor to the end of the run
+  Ranks alone_;
+  Ranks* ranks_;
+  std::vector<std::string> rank_notes_;  // warnings about their hosts
+  std::unique_ptr<RunFolder> folder_;  // locked from the constructor to the end of the run; of rank 0
   Device device_ = Device::cpu;
   std::unique_ptr<Task> task_;
   MemoryPlan plan_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::FlatParameters> parameters_;
   std::unique_ptr<GradientSum> gradient_sum_;  // over the parts of a step
+  std::unique_ptr<Owners> owners_;             // of elements, with other ranks
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::unique_ptr<nn::Schedule> schedule_;
   std::map<std::string, double> loss_weights_;      // above 0, by name
@@ -115,6 +137,7 @@ class Trainer {
   std::unique_ptr<StepFractions> fractions_;  // of this step
   std::vector<nn::Cache> stream_states_;      // stream state of each micro-batch; empty: no streams
   Tensor losses_;                             // means over the step: the task's loss, then those of loss_weights_
+  std::vector<double> micro_losses_;          // with other ranks: losses_ of each micro-batch
   std::unique_ptr<DeviceToHost> losses_read_;
   std::deque<InFlight> in_flight_;
   Clock::time_point reported_;  // time of the last report

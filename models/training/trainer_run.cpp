@@ -13,6 +13,7 @@ namespace orrery::models {
 // An unverified checkpoint has such weights and is renamed to .damaged. A resumed one stays and is
 // only named: it may be a good one of another run with other settings.
 void Trainer::fail_not_finite(const std::string& what) {
+  if (!folder_) fail("train: ", what);
   if (const std::string& resumed = folder_->resumed_unverified(), before = folder_->previous_checkpoint();
       !resumed.empty())
     fail("train: ", what, "; the run was resumed from ", resumed, ", whose weights lead to this; ",
@@ -45,7 +46,7 @@ void Trainer::validate(RunReporter& reporter) {
   try {
     std::optional<FiniteGuard> guard;
     if (settings_.nan_guard) guard.emplace(names_of_parameters());
-    found = task_->validate(*model_, [&] { return reporter.should_stop(); });
+    found = task_->validate(*model_, [&] { return !has_others() && reporter.should_stop(); });
   } catch (const NonFiniteError& problem) {
     fail_found({.step = step_, .validating = true, .call = problem.record()});
   }
@@ -75,9 +76,12 @@ CheckpointState Trainer::state() const {
 }
 
 std::string Trainer::save(RunReporter& reporter) {
+  if (has_others()) gather_run_state();
+  if (!folder_) return "";
   std::string path;
   try {
     path = folder_->write(state(), *model_, settings_.save_optimizer ? optimizer_.get() : nullptr);
+    if (has_others()) optimizer_->forget_others();
   } catch (const NonFiniteCheckpointError& problem) {
     fail_not_finite(orrery::text(weights_not_finite, step_, " (", problem.what(), ")"));
   }
@@ -88,19 +92,21 @@ std::string Trainer::save(RunReporter& reporter) {
 
 TrainingResult Trainer::run(const TrainingEvents& events) {
   const TrainSettings& s = settings_;
-  if (!folder_) folder_ = std::make_unique<RunFolder>(s.out);
-  folder_->compare_since(data_since_);
+  const bool writes = ranks_->is_first();
+  if (!folder_ && writes) folder_ = std::make_unique<RunFolder>(s.out);
+  if (writes) folder_->compare_since(data_since_);
   struct Unlock {
     std::unique_ptr<RunFolder>& folder;
     ~Unlock() { folder.reset(); }
   } const unlock_at_end{folder_};
   const HostMemoryLimit planned;
-  write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)), plugins_);
-  RunReporter reporter(s.out, step_, events);
+  if (writes) write_settings_file(s.out + "/settings.toml", list_settings(from_the_beginning(s)), plugins_);
+  RunReporter reporter(s.out, step_, events, writes);
   reporter.warnings(task_->warnings());
+  reporter.warnings(rank_notes_);
   reporter.warnings(mask_notes(s.model_settings));
-  reporter.warnings(folder_->remove_partial());
-  if (s.signal_propagation && step_ == 0) {
+  if (writes) reporter.warnings(folder_->remove_partial());
+  if (s.signal_propagation && step_ == 0 && writes) {
     std::vector<Tensor> batch = task_->batch(0, 0);
     for (Tensor& x : batch) x = x.to(device_);
     const SignalPropagation propagation = measure_signals(s, *task_, *model_, batch);
@@ -108,7 +114,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     reporter.propagation(propagation);
   }
   TrainingResult result;
-  result.checkpoint = folder_->last_good();
+  if (writes) result.checkpoint = folder_->last_good();
   const auto validation_due = [&] {
     return step_ > 0 && (step_ >= s.steps || (s.evaluate_every > 0 && step_ % s.evaluate_every == 0));
   };
@@ -116,10 +122,10 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
   // recorded in a checkpoint of the former data.
   if (validation_due() && validated_ != step_ && data_since_ != step_) {
     validate(reporter);
-    result.stopped = reporter.should_stop();
-    if (validated_ == step_) folder_->record_validation(validation_loss_);
+    result.stopped = agree_to_stop(reporter.should_stop());
+    if (validated_ == step_ && writes) folder_->record_validation(validation_loss_);
   }
-  if (validated_ == step_) {
+  if (validated_ == step_ && writes) {
     folder_->mark_verified();
     remove_old_checkpoints(reporter);  // it was killed before this
   }
@@ -139,7 +145,7 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
       fail_found({.step = step_ + 1, .call = problem.record()});
     }
     report_until(ahead);
-    result.stopped = reporter.should_stop();
+    result.stopped = agree_to_stop(reporter.should_stop());
     const bool last = step_ == s.steps;
     const bool validation = !result.stopped && validation_due();
     bool checkpoint = result.stopped || last || (s.checkpoint_every > 0 && step_ % s.checkpoint_every == 0);
@@ -147,8 +153,9 @@ TrainingResult Trainer::run(const TrainingEvents& events) {
     if ((last || result.stopped) && s.profile) result.profile = stop_profile();
     if (validation) {
       validate(reporter);
-      checkpoint |= result.stopped = reporter.should_stop();
-      checkpoint |= settings_.keep_best && validated_ == step_ && folder_->is_best(validation_loss_);
+      checkpoint |= result.stopped = agree_to_stop(reporter.should_stop());
+      const bool best = writes && settings_.keep_best && validated_ == step_ && folder_->is_best(validation_loss_);
+      checkpoint |= decided_by_first(best);
     }
     if (checkpoint) {
       result.checkpoint = save(reporter);

@@ -18,6 +18,7 @@
 #include "engine/loops/tensor_loops.h"
 #include "engine/ops/ops.h"
 #include "nn/base/gradient_case.h"
+#include "nn/base/step_records.h"
 #include "nn/normalizations/base/normalization.h"
 #include "nn/normalizations/base/padding.h"
 
@@ -129,7 +130,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   return ((centred / sqrt(variance + epsilon) * weight + bias) * mask).reshape(x.shape());
 }
 
-class BatchNormalization final : public AffineNormalization {
+class BatchNormalization final : public AffineNormalization, public KeepsStepRecords {
  public:
   struct Settings {
     double momentum = 0.1, epsilon = 1e-5;
@@ -160,31 +161,33 @@ class BatchNormalization final : public AffineNormalization {
     }
     const ChannelStatistics current = channel_statistics(x, pass.lengths);
     const auto existing =
-        std::find_if(records_.begin(), records_.end(), [&](const Record& s) { return s.rng == pass.rng; });
+        std::find_if(records_.begin(), records_.end(), [&](const StepRecord& s) { return s.rng == pass.rng; });
+    const std::vector<Tensor> statistics = {current.mean, current.variance, current.tokens};
     if (existing != records_.end())
-      existing->statistics = current;
+      existing->tensors = statistics;
     else
-      records_.push_back({pass.rng, current});
+      records_.push_back({pass.rng, statistics});
     return batch_norm(x, weight_.value, bias_.value, current, true, pass.lengths, settings_.epsilon);
   }
   void after_step() override {
     const NoGrad guard;
     if (!records_.empty()) {
-      Tensor mean = Tensor::zeros_like(records_[0].statistics.mean), variance = mean;
-      Tensor all = Tensor::zeros_like(records_[0].statistics.tokens);
-      for (const Record& s : records_) all = all + s.statistics.tokens;
+      Tensor mean = Tensor::zeros_like(records_[0].tensors[0]), variance = mean;
+      Tensor all = Tensor::zeros_like(records_[0].tensors[2]);
+      for (const StepRecord& s : records_) all = all + s.tensors[2];
       const Tensor one = Tensor::full_like(all, {1}, 1), some = maximum(all, one);
-      const auto weight = [&](const Record& s) { return s.statistics.tokens / some; };
-      for (const Record& s : records_) mean = mean + s.statistics.mean * weight(s);
-      for (const Record& s : records_) {
-        const Tensor offset = s.statistics.mean - mean;
-        variance = variance + (s.statistics.variance + offset * offset) * weight(s);
+      const auto weight = [&](const StepRecord& s) { return s.tensors[2] / some; };
+      for (const StepRecord& s : records_) mean = mean + s.tensors[0] * weight(s);
+      for (const StepRecord& s : records_) {
+        const Tensor offset = s.tensors[0] - mean;
+        variance = variance + (s.tensors[1] + offset * offset) * weight(s);
       }
       update_running(running_mean_, mean, all);
       update_running(running_variance_, variance * (all / maximum(all - 1.0, one)), all);
     }
     records_.clear();
   }
+  std::vector<StepRecord>& step_records() override { return records_; }
   void visit(Visitor& v) override {
     AffineNormalization::visit(v);
     v("running_mean", running_mean_);
@@ -192,10 +195,6 @@ class BatchNormalization final : public AffineNormalization {
   }
 
  private:
-  struct Record {
-    DeviceRandomKey rng;
-    ChannelStatistics statistics;
-  };
   // Leaves `running` unchanged if `tokens` is 0.
   void update_running(const Tensor& running, const Tensor& observed, const Tensor& tokens) const {
     const Tensor current = running.to(observed.dtype());
@@ -203,7 +202,7 @@ class BatchNormalization final : public AffineNormalization {
   }
   Settings settings_;
   Tensor running_mean_, running_variance_;
-  std::vector<Record> records_;  // micro-batches since the last step
+  std::vector<StepRecord> records_;  // mean, variance and tokens of the micro-batches since the last step
 };
 REGISTER_NORMALIZATION(BatchNormalization);
 

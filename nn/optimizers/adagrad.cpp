@@ -65,7 +65,7 @@ class Adagrad final : public Optimizer {
 
  private:
   void update_parameters(const StepArguments* arguments) override {
-    const double* square = squares_.of(parameters_.gradients()).data<double>();
+    const double* square = squares_.of(parameters_.gradients(), parameters_.owners()).data<double>();
     for (const FlatParameters::Segment& s : parameters_.segments())
       for (const FlatParameters::PackedTensor& packed : FlatParameters::packed_tensors_of(s)) {
         const AdagradFormula formula{settings_.grad_clip, settings_.epsilon, square++};

@@ -127,6 +127,13 @@ class Muon final : public Optimizer {
   }
 
  private:
+  int64_t cut_before(int64_t element) const override {  // no matrix is cut
+    const int64_t cut = Optimizer::cut_before(element);
+    for (const FlatParameters::Segment& s : parameters_.segments())
+      for (const FlatParameters::PackedTensor& matrix : FlatParameters::packed_tensors_of(s))
+        if (is_matrix(*s.parameter) && matrix.begin < cut && cut < matrix.end) return matrix.begin;
+    return cut;
+  }
   AdamWFormula adamw() const { return {settings_.beta1, settings_.beta2, settings_.epsilon, settings_.weight_decay}; }
   std::pair<double, double> corrections(int64_t step) const override { return adamw().corrections(step); }
 
@@ -136,7 +143,8 @@ class Muon final : public Optimizer {
       GroupOptions options = group_options(*s.parameter);
       if (is_matrix(*s.parameter)) {
         for (const FlatParameters::PackedTensor& matrix : FlatParameters::packed_tensors_of(s))
-          update_matrix(matrix, first_[i] + matrix.begin - s.begin, arguments, options);
+          if (parameters_.mine().begin <= matrix.begin && matrix.end <= parameters_.mine().end)
+            update_matrix(matrix, first_[i] + matrix.begin - s.begin, arguments, options);
         parameters_.round(s);
         continue;
       }

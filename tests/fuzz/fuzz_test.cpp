@@ -78,6 +78,8 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/system/folder_lock.cpp", "shows the number in a lock file; only the lock itself matters"},
     {"examples/orrery/commands/bench.cpp", "parses its own output"},
     {"engine/system/subprocess.cpp", "shows the last error message of a run"},
+    {"engine/distributed/launcher.cpp", "opens the library that the build made for an MPI"},
+    {"examples/orrery/commands/train_ranks.cpp", "opens only /dev/null"},
     {"engine/system/compiler.cpp", "shows the output of a compiler"},
     {"examples/orrery/commands/metrics.cpp",
      "passes the header of a table to csv.cpp and compares the rest with its own rows"},

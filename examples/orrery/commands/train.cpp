@@ -8,12 +8,14 @@
 #include <optional>
 #include <set>
 
+#include "engine/distributed/launcher.h"
 #include "engine/system/files.h"
 #include "engine/system/parallel.h"
 #include "engine/system/signals.h"
 #include "engine/tensor/storage.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/train_plan.h"
+#include "examples/orrery/commands/train_ranks.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/help_text.h"
@@ -25,6 +27,7 @@
 #include "examples/orrery/terminal/signal_propagation_table.h"
 #include "examples/orrery/terminal/table.h"
 #include "models/catalogue/plugins.h"
+#include "models/formats/json.h"
 #include "models/formats/shell_words.h"
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
@@ -36,12 +39,18 @@ namespace {
 // Settings of the command itself, which are not stored with the run.
 struct TrainCommandSettings {
   bool plan = false, json = false;
+  double wait_limit = 600;
 
   template <class V>
   void visit(V& v) {
     v.section("output");
     v("plan", plan, "print the plan of the run (memory, time, data, parameters) and end; writes nothing");
     v("json", json, text(json_help, "; after training: losses, metrics and files"));
+    v.section("machine");
+    v("wait_limit", wait_limit,
+      "with several ranks: seconds without a word from another rank, after which the run ends; longer than a "
+      "checkpoint takes",
+      between(1, 1e6));
   }
 };
 
@@ -140,6 +149,10 @@ Json result_json(const models::TrainSettings& settings, const models::TrainingRe
           {"exit_code", code}};
 }
 
+std::string ranks_text(const Ranks& ranks) {
+  return ranks.count() == 1 ? "" : pluralize(ranks.count(), "rank") + " of ";
+}
+
 // Returns the commands that fit a trained model.
 std::string next_line(const models::TrainSettings& settings) {
   const std::string run = settings.out.starts_with("-") ? "./" + settings.out : settings.out;
@@ -168,12 +181,42 @@ CommandHelp train_help(const Arguments& given) {
           "orrery train --data=examples/data/tinyshakespeare.txt --steps=200"};
 }
 
-int train(const Arguments& arguments) {
+namespace {
+
+void check_same_arguments(Ranks& ranks, const Arguments& arguments) {
+  const std::vector<std::string> all = ranks.meet(join(arguments, " "));
+  for (int64_t r = 1; r < ranks.count(); ++r)
+    check_usage(all[static_cast<size_t>(r)] == all[0], "train: ", ranks.name_of(r), " has other arguments, '",
+                all[static_cast<size_t>(r)], "', than rank 0, '", all[0], "'; start all ranks with the same command");
+}
+
+// Rank 0 reads the arguments, because it may have files that others lack; all get its settings.
+models::TrainSettings read_on_first(const Arguments& arguments, Ranks& ranks) {
+  models::TrainSettings settings;
+  Json all = Json::array();
+  if (ranks.is_first()) {
+    settings = read_train_settings("train", arguments, launch_of_process().by != Launch::By::none);
+    for (const auto& [key, value] : list_settings(settings)) all.push_back({key, value});
+  }
+  if (ranks.count() == 1) return settings;
+  const Json first = models::parse_own_json(ranks.meet(models::json_text(all))[0]);
+  if (ranks.is_first()) return settings;
+  Assignments assignments;
+  for (const Json& each : first) assignments.emplace_back(each[0], each[1]);
+  return models::make_settings(assignments);
+}
+
+int train_on(Ranks& ranks, const Arguments& arguments) {
+  check_same_arguments(ranks, arguments);
   TrainCommandSettings own;
-  const models::TrainSettings given = read_train_settings("train", take_own(arguments, settings_of(own)));
+  const Arguments of_run = take_own(arguments, settings_of(own));
+  ranks.set_wait_limit(own.wait_limit);
+  check_usage(!own.plan || ranks.count() == 1, "train: --plan=yes plans one process, not ", ranks.count(),
+              " ranks; leave the launcher out");
+  const models::TrainSettings given = read_on_first(of_run, ranks);
   JsonOutput json(own.json);
   const auto plan = [&] { return models::plan_run(given); };
-  const auto make = [&] { return std::make_unique<models::Trainer>(given); };
+  const auto make = [&] { return std::make_unique<models::Trainer>(given, &ranks); };
   const auto with_progress = [&](const auto& work) {
     const Progress progress("reading data and planning memory");
     return given.resume ? models::with_plugin_hint(given.out, work) : work();
@@ -187,7 +230,7 @@ int train(const Arguments& arguments) {
   print_settings(settings);
   const PlannedRun planned{settings, task, trainer.memory_plan(), settings.steps - trainer.steps_done()};
   print_message(broken_line(text("model: ", with_commas(nn::count_parameters(trainer.model())), " parameters; ",
-                                 data_text(task), "; ", pluralize(thread_count(), "thread")),
+                                 data_text(task), "; ", ranks_text(ranks), pluralize(thread_count(), "thread")),
                             STDERR_FILENO));
   const std::string gpu = description(parse_device(settings.device));
   if (!gpu.empty()) print_message(broken_line("GPU: " + gpu, STDERR_FILENO));
@@ -219,6 +262,12 @@ int train(const Arguments& arguments) {
   if (json) json.print(result_json(settings, result, code));
   if (!result.stopped) print_message(next_line(settings));
   return code;
+}
+
+}  // namespace
+
+int train(const Arguments& arguments) {
+  return on_ranks([&](Ranks& ranks) { return train_on(ranks, arguments); });
 }
 
 }  // namespace orrery::program

@@ -160,7 +160,7 @@ models::TrainSettings known_train_settings(const std::string& command, const Arg
   return settings_of_model(parse(command, arguments, models::TrainSettings()));
 }
 
-models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments) {
+models::TrainSettings read_train_settings(const std::string& command, const Arguments& arguments, bool on_ranks) {
   models::TrainSettings known = known_train_settings(command, arguments);
   const ParsedArguments parsed = parse(command, arguments, known);
   check_usage(parsed.positional.empty(), command, ": '", parsed.positional.empty() ? "" : parsed.positional[0],
@@ -173,6 +173,10 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
   models::TrainSettings settings = as_usage([&] { return models::make_settings(assignments); });
+  constexpr int64_t parts_of_ranks = 8;
+  const auto gives_parts = [](const auto& assignment) { return assignment.first == "gradient_parts"; };
+  if (on_ranks && std::none_of(assignments.begin(), assignments.end(), gives_parts))
+    settings.gradient_parts = std::min(parts_of_ranks, settings.gradient_accumulation_steps);
   if (!settings.resume)  // a resumed run's own settings may need a plug-in, which a later error names
     as_usage([&] { models::named_model(settings.model).model_class.check(settings.model_settings); });
   models::check_utf8_settings(command, list_settings(settings));

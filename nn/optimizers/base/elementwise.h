@@ -8,6 +8,7 @@
 //                                              returns the new p, updates the moments; g is clipped
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "engine/loops/tensor_loops.h"
@@ -41,12 +42,16 @@ struct UpdateElements {
   }
 };
 
-// Updates elements [begin, end) of the flat buffers; their moments begin at element first_moment.
+// Updates those of the elements [begin, end) of the flat buffers that this rank owns; the moments of
+// [begin, end) begin at element first_moment.
 template <class Formula>
 void update_elements(const FlatParameters& flat, int64_t begin, int64_t end,
                      const std::array<Tensor, Formula::moments>& moments, int64_t first_moment,
                      const Optimizer::StepArguments* arguments, const Formula& formula,
                      const Optimizer::GroupOptions& group_options) {
+  const int64_t before = std::max<int64_t>(0, flat.mine().begin - begin);
+  begin += before, first_moment += before, end = std::min(end, flat.mine().end);
+  if (begin >= end) return;
   const UpdateElements<Formula> update{arguments, formula, group_options};
   const auto update_rows = [&]<size_t... K>(int64_t first, const Shape& shape, std::index_sequence<K...>) {
     const auto flat_rows = [&](const Tensor& all, int64_t offset) {

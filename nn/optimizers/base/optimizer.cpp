@@ -8,6 +8,7 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/loops/tensor_loops.h"
+#include "engine/system/machine_memory.h"
 #include "engine/tensor/storage.h"
 #include "nn/base/spec_family.h"
 
@@ -135,7 +136,7 @@ Optimizer::Optimizer(FlatParameters& parameters)
 
 const Tensor& Optimizer::gradient_square() {
   parameters_.write_pending_zeros();
-  return gradient_squares_.of(parameters_.gradients());
+  return gradient_squares_.of(parameters_.gradients(), parameters_.owners());
 }
 double Optimizer::gradient_norm() { return std::sqrt(gradient_square().item()); }
 
@@ -154,6 +155,8 @@ void Optimizer::update(const Tensor& loss) {
                             loss ? loss.data<double>() : nullptr, arguments,
                             reinterpret_cast<UpdateResult*>(status_.mutable_data<double>())});
   update_parameters(arguments);
+  if (const Owners* const owners = parameters_.owners())
+    owners->gather(parameters_.bf16_copy() ? parameters_.bf16_copy() : parameters_.values());
 }
 Optimizer::StepStatus Optimizer::status(size_t ticket) {
   const UpdateResult update_result = *reinterpret_cast<const UpdateResult*>(status_copies_.read<double>(ticket));
@@ -208,6 +211,36 @@ Optimizer::NamedMoments Optimizer::state() const {
   if (parameters_.bf16_copy())
     for (auto& segment : named_segments("master", parameters_.values())) all.push_back(std::move(segment));
   return all;
+}
+
+std::vector<IndexRange> Optimizer::shares(int64_t count) const {
+  const int64_t all = parameters_.values().numel();
+  std::vector<IndexRange> shares;
+  for (int64_t r = 0, begin = 0; r < count; ++r) {
+    const int64_t end = r + 1 == count ? all : std::max(begin, cut_before(share_of(all, count, r).end));
+    shares.push_back({begin, end});
+    begin = end;
+  }
+  return shares;
+}
+int64_t Optimizer::begin_of(const std::string& moment) const {
+  const std::string path = moment.substr(moment.find('.') + 1);
+  for (const FlatParameters::Segment& s : parameters_.segments())
+    if (s.path == path) return s.begin;
+  fail("optimizer: the moment ", moment, " belongs to no parameter");
+}
+void Optimizer::move_state(bool to_first) const {
+  for (const auto& [name, tensor] : state()) parameters_.owners()->move_state(tensor, begin_of(name), to_first);
+}
+
+void Optimizer::forget_others() const {
+  for (const auto& [name, tensor] : state()) {
+    const int64_t begin = begin_of(name), size = tensor.numel(), element = bytes_of(tensor.dtype()),
+                  before = std::clamp<int64_t>(parameters_.mine().begin - begin, 0, size),
+                  after = std::clamp<int64_t>(parameters_.mine().end - begin, before, size);
+    auto* const memory = static_cast<std::byte*>(tensor.mutable_raw());
+    release_pages(memory, before * element), release_pages(memory + after * element, (size - after) * element);
+  }
 }
 
 Registry<OptimizerEntry>& optimizers() {

@@ -56,10 +56,16 @@ class FlatParameters {
   void write_pending_zeros();                // writes zeros where backward has not written a gradient since
   void round(const Segment& segment) const;  // copies `values` to `bf16_copy`, if defined
 
+  // Each of several ranks updates the elements that it owns; null: this process updates all.
+  void set_owners(const Owners* owners) { owners_ = owners; }
+  const Owners* owners() const { return owners_; }
+  IndexRange mine() const { return owners_ ? owners_->mine() : IndexRange{0, values_.numel()}; }
+
  private:
   std::vector<Segment> segments_;
   std::vector<ParamGroup> groups_;
   Tensor values_, gradients_, bf16_copy_;
+  const Owners* owners_ = nullptr;
 };
 
 // The setting `lr_scales` of every optimizer: groups(slopes=0.1, spans=10) multiplies the
@@ -120,7 +126,17 @@ class Optimizer {
   NamedMoments state() const;
   const FlatParameters& parameters() const { return parameters_; }
 
+  // With FlatParameters::set_owners, an update changes the elements of this rank, then all ranks get
+  // all values. Each rank has the state of its elements: move_state completes it on rank 0, or gives
+  // every rank its part of rank 0's; forget_others frees the memory of the rest.
+  // Returns the elements of each of `count` ranks, about equally many.
+  std::vector<IndexRange> shares(int64_t count) const;
+  void move_state(bool to_first) const;
+  void forget_others() const;
+
  protected:
+  // Returns the position next to `element`, not after it, where elements of two ranks may meet.
+  virtual int64_t cut_before(int64_t element) const { return element / 16 * 16; }
   virtual void update_parameters(const StepArguments* arguments) = 0;
   virtual std::pair<double, double> corrections(int64_t step) const;  // Adam's 1 - beta^step; default: 1, 1
 
@@ -139,6 +155,7 @@ class Optimizer {
  private:
   const Tensor& gradient_square();  // sum of the squares of all gradients, f64 (1)
   void clear_skip();                // the next update runs again
+  int64_t begin_of(const std::string& moment) const;  // first element of its parameter, by its name in state()
 
   SquareSums gradient_squares_;  // over the whole gradients
   HostToDevice requests_;

@@ -34,22 +34,25 @@ SquareSums::SquareSums(const Tensor& flat, std::vector<IndexRange> ranges)
   squares_.resize(pieces_.size());
 }
 
-const Tensor& SquareSums::of(const Tensor& x) {
+const Tensor& SquareSums::of(const Tensor& x, const Owners* owners) {
   if (x.device() == Device::cuda) {
     for (size_t i = 0; i < ranges_.size(); ++i)
       sum_of_squares(x.flat_view(ranges_[i].begin, Shape{ranges_[i].size()}), sums_[static_cast<int64_t>(i)]);
     return sums_;
   }
+  if (owners) owners->complete(x, pieces_);
   dispatch(x.dtype(), "sum_of_squares", [&]<class T>() {
     const T* const values = x.data<T>();
     parallel_for(static_cast<int64_t>(pieces_.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const IndexRange& piece = pieces_[static_cast<size_t>(i)];
+        if (owners && !owners->is_mine(piece)) continue;
         squares_[static_cast<size_t>(i)] =
             CpuRow{static_cast<int>(piece.size())}.sum(Square{}, In<T>{values + piece.begin});
       }
     });
   });
+  if (owners) owners->share(pieces_, squares_);
   auto* const sums = sums_.mutable_data<double>();
   size_t piece = 0;
   for (size_t i = 0; i < ranges_.size(); ++i) {

@@ -139,10 +139,10 @@ TEST_CASE("gradient sum: bits are those of plain recursion, in floor(log2) buffe
       const auto part_sum = [&](int64_t part) { return random_tensor({37}, static_cast<int>(part), dtype); };
       const Tensor gradient = Tensor::zeros({37}, dtype);
       const int64_t before = memory_use(Device::cpu).allocated;
-      GradientSum sum(gradient, parts);
+      GradientSum sum(gradient, parts, {0, parts});
       int64_t buffers = 0;
       while (int64_t{2} << buffers <= parts) ++buffers;
-      CHECK(GradientSum::buffers_of(parts) == buffers);
+      CHECK(GradientSum::buffers_of(parts, {0, parts}) == buffers);
       CHECK(memory_use(Device::cpu).allocated - before == buffers * Pool::block_size(gradient.bytes()));
       const Tensor expected = by_recursion<Tensor>(0, parts, part_sum, [](const Tensor& a, const Tensor& b) {
         const std::vector<double> x = a.to_vector(), y = b.to_vector();

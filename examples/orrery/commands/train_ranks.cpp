@@ -1,0 +1,116 @@
+#include "examples/orrery/commands/train_ranks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "engine/distributed/launcher.h"
+#include "engine/system/parallel.h"
+#include "engine/types/format.h"
+#include "engine/types/usage_error.h"
+#include "examples/orrery/terminal/messages.h"
+#include "examples/orrery/terminal/process_io.h"
+
+namespace orrery::program {
+namespace {
+
+constexpr double default_wait_limit = 600;
+
+// While it lives, nothing is printed.
+class Silence {
+ public:
+  Silence() {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0) return;
+    ::dup2(nowhere, STDOUT_FILENO), ::dup2(nowhere, STDERR_FILENO);
+    ::close(nowhere);
+  }
+  void end() const {
+    if (errors_ >= 0) ::dup2(errors_, STDERR_FILENO);
+  }
+
+ private:
+  int errors_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+};
+
+std::string message_of_current_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "a library failed without a message";
+  }
+}
+
+// Each process of the launcher fails in the same way. Rank 0 prints; a launcher ends all processes
+// when the first one fails, so the others wait for that.
+[[noreturn]] void fail_once(const Launch& launch) {
+  if (launch.rank == 0) throw;
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const Silence silence;
+  end_program(exit_code_of_current_exception());
+}
+
+// Divides the cores of a host among its ranks, unless OMP_NUM_THREADS decides.
+void use_cores(Ranks& ranks) {
+  const HostCores cores = cores_of(ranks);
+  if (cores.of_rank > 0 && !std::getenv("OMP_NUM_THREADS")) set_thread_count(cores.of_rank);
+  if (cores.of_ranks < cores.of_host && ranks.is_first())
+    warn(text("the launcher has bound the ranks of ", ranks.hosts()[0], " to ", cores.of_ranks, " of ",
+              pluralize(cores.of_host, "core"), "; for all of them, add --bind-to none"));
+}
+
+}  // namespace
+
+int on_ranks(const std::function<int(Ranks&)>& work) {
+  const Launch launch = launch_of_process();
+  if (!launch.has_others()) {
+    Ranks alone;
+    return work(alone);
+  }
+  ::setenv("TERM", "dumb", 1);  // Open MPI gives each rank a terminal
+  std::unique_ptr<Transport> transport;
+  try {
+    transport = open_transport(launch);
+  } catch (...) {
+    fail_once(launch);
+  }
+  std::unique_ptr<Silence> silence;
+  if (launch.rank > 0) silence = std::make_unique<Silence>();
+  Ranks ranks(std::move(transport), default_wait_limit);
+  try {
+    use_cores(ranks);
+    const int code = work(ranks);
+    ranks.finish();
+    return code;
+  } catch (...) {
+    int code = 1;
+    if (ranks.end(message_of_current_exception())) {
+      if (silence) silence->end();
+      code = exit_code_of_current_exception();
+    }
+    end_program(ranks.leave(code));
+  }
+}
+
+void check_one_process(const std::string& command) {
+  const Launch launch = launch_of_process();
+  if (!launch.has_others()) return;
+  const bool has_pool = command == "sweep" || command == "study";
+  try {
+    fail_usage("orrery ", command, " runs in one process, not as one of ", launch.count, "; leave the launcher out",
+               has_pool ? ", and start it once on each machine with the same --runs" : "");
+  } catch (...) {
+    fail_once(launch);
+  }
+}
+
+}  // namespace orrery::program

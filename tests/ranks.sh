@@ -1,0 +1,209 @@
+#!/bin/sh
+# sh tests/ranks.sh [BUILD]: trains small runs of every task, dtype and optimizer in one process and on 2, 3, 4 and 8
+# ranks, by each MPI that is installed and built for: every file of the run must have the same bytes, except for
+# times.  Then runs are interrupted and resumed with other numbers of ranks, and errors on one rank must end all.
+# The last line is "N passed, N failed".
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$(cd "${1:-build}" && pwd) work=$(mktemp -d)
+orrery=$build/orrery
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+# Open MPI: as root, more ranks than cores, no ssh in a container.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=false
+
+passed=0 failed=0
+judge() {  # WHAT STATUS
+  if [ "$2" = 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+  fi
+}
+
+# on MPI N COMMAND...: by that launcher; N = 1 without one.
+on() {
+  mpi=$1 ranks=$2
+  shift 2
+  case $mpi-$ranks in
+    *-1) "$@" ;;
+    openmpi-*) mpirun.openmpi -n "$ranks" --oversubscribe --bind-to none "$@" ;;
+    mpich-*) mpirun.mpich -n "$ranks" "$@" ;;
+  esac
+}
+mpis=
+for mpi in openmpi mpich; do
+  if command -v mpirun.$mpi > /dev/null && [ -e "$build/liborrery_$mpi.so" ]; then mpis="$mpis $mpi"; fi
+done
+if [ -z "$mpis" ]; then
+  echo "no MPI is installed, or the build has none: install openmpi-bin and libopenmpi-dev, and build again"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+
+# ---- data
+
+awk 'BEGIN { for (i = 0; i < 300; ++i) printf "line %d of a text, %d\n", i, i * 7919 % 101 }' > text.txt
+awk 'BEGIN { for (i = 0; i < 120; ++i) printf "a %d b %d\t%d y %d x\n", i % 7, i % 5, i % 5, i % 7 }' > pairs.tsv
+mkdir images && python3 - << 'END'
+import random, struct
+random.seed(1)
+for split, count in ("train", 60), ("t10k", 20):
+    labels = [i % 3 for i in range(count)]
+    pixels = bytes(min(255, 60 * y + random.randrange(80)) for y in labels for _ in range(64))
+    with open(f"images/{split}-images-idx3-ubyte", "wb") as f:
+        f.write(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
+    with open(f"images/{split}-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">II", 0x801, count) + bytes(labels))
+END
+
+# ---- runs
+
+every="--out=run --evaluate_every=3 --checkpoint_every=3 --keep_checkpoints=0 --metrics_every=2 --threads=1"
+every="$every --warmup_steps=2"
+# Prints what a run wrote and its hash, without values that depend on the clock.
+digest() {
+  (cd "$1/run" && ls &&
+    find . -name '*.safetensors' -o -name state.json -o -name settings.toml | sort | xargs sha256sum &&
+    sed -E 's/"(step_ms|mfu|[a-z_]+_per_second)":[^,}]*,?//g' metrics.jsonl)
+}
+# train FOLDER MPI N ARGUMENTS...: a run in FOLDER/run; exit code 3 means that it was too short to learn anything.
+train() {
+  folder=$1 by=$2 n=$3
+  shift 3
+  mkdir -p "$folder"
+  # shellcheck disable=SC2086
+  (cd "$folder" && on "$by" "$n" "$orrery" train $every "$@" > log 2>&1)
+  code=$?
+  [ $code = 0 ] || [ $code = 3 ]
+}
+# compare WHAT FOLDER ONE: the run of FOLDER has the bytes of ONE.
+compare() {
+  digest "$3" > expected 2>&1
+  digest "$2" > found 2>&1
+  cmp -s expected found
+  same=$?
+  judge "$1" $same
+  [ $same = 0 ] || { diff expected found | head -n 8; tail -n 5 "$2/log"; }
+}
+# equal NAME STEPS ARGUMENTS...: on all numbers of ranks, and interrupted on one number and resumed on another.
+equal() {
+  name=$1 steps=$2
+  shift 2
+  train "$name.1" none 1 "$@" --steps="$steps" || { judge "$name in one process" 1; tail -n 5 "$name.1/log"; return; }
+  for mpi in $mpis; do
+    for n in 2 3 4 8; do
+      [ "$n" -le 4 ] || [ "$name" = text ] || continue
+      [ "$mpi" = openmpi ] || [ "$n" = 3 ] || continue
+      train "$name.$mpi.$n" $mpi $n "$@" --steps="$steps"
+      compare "$name on $n ranks of $mpi" "$name.$mpi.$n" "$name.1"
+    done
+  done
+  # The schedule of an interrupted run is that of the whole: it is stopped by a checkpoint's removal.
+  first=${mpis# } && first=${first%% *}
+  cp -r "$name.1" "$name.resumed" && rm -rf "$name.resumed/run/step_00000$steps"
+  train "$name.resumed" "$first" 3 "$@" --steps="$steps" --resume=yes
+  compare "$name resumed on 3 ranks" "$name.resumed" "$name.1"
+}
+gpt="--model=gpt --layers=2 --heads=2 --width=32 --context=16 --batch_size=2 --gradient_accumulation_steps=9"
+gpt="$gpt --gradient_parts=8 --dropout=0.1 --data=../text.txt"
+# shellcheck disable=SC2086
+{
+  equal text 6 $gpt
+  equal bf16 6 $gpt --dtype=bf16
+  equal f64 6 $gpt --dtype=f64 --optimizer=lion
+  equal muon 6 $gpt --optimizer=muon --learning_rate=0.02
+  equal adagrad 6 $gpt --optimizer='adagrad(grad_clip=0.01)' --grad_clip=0
+  equal sgd 6 $gpt --optimizer='sgd(momentum=0.9)' --documents=no --grad_clip=0.1
+  equal streams 6 --model=stream --layers=1 --heads=2 --width=16 --context=8 --cache_length=16 --batch_size=2 \
+    --attention='softmax(span=adaptive_span(16))' --gradient_accumulation_steps=4 --gradient_parts=4 --data=../text.txt
+  equal translation 6 --model=encoder_decoder --layers=1 --heads=2 --width=16 --context=24 --batch_size=2 \
+    --gradient_accumulation_steps=5 --gradient_parts=5 --data=../pairs.tsv --tokenizer=character
+  equal images 6 --model=resnet --width=4 --batch_size=4 --gradient_accumulation_steps=4 --gradient_parts=4 \
+    --data=../images --mixup=0.2 --crop_padding=1
+  equal vit 6 --model=vit --layers=1 --heads=2 --width=16 --batch_size=4 --gradient_accumulation_steps=6 \
+    --gradient_parts=4 --data=../images --dtype=bf16
+  equal algorithmic 6 --model=gpt --task=algorithmic --layers=1 --heads=2 --width=16 --batch_size=2 \
+    --gradient_accumulation_steps=4 --gradient_parts=4 --normalization=batch
+}
+
+# ---- errors
+
+# says WHAT MPI N EXIT TEXT ARGUMENTS...: ends with this exit code, and says the text once.
+says() {
+  what=$1 by=$2 n=$3 exit=$4 text=$5
+  shift 5
+  on "$by" "$n" "$@" > said 2>&1
+  code=$?
+  [ "$code" = "$exit" ] && [ "$(grep -c -- "$text" said)" = 1 ]
+  status=$?
+  judge "$what, with $by" $status
+  [ $status = 0 ] || { echo "exit $code:"; cat said; }
+}
+# ends NAME MPI SIGNAL WHOM: a run on 3 ranks gets the signal after its first checkpoint, one rank or the launcher. All
+# its processes end, and resumed on 2 ranks it has the bytes of an undisturbed one.
+ends() {
+  name=ended.$1.$2 by=$2 signal=$3 whom=$4
+  mkdir "$name"
+  # shellcheck disable=SC2086
+  (cd "$name" && on "$by" 3 "$orrery" train $every $gpt --steps=120 --wait_limit=3 > log 2>&1) &
+  runs=$!
+  for _ in $(seq 200); do [ -e "$name/run/step_000003" ] && break; sleep 0.1; done
+  if [ "$whom" = launcher ]; then
+    pkill "-$signal" -f "^mpirun.$by .*--wait_limit=3"
+  else
+    # The youngest of the three processes.
+    pkill "-$signal" -n -f "^$orrery train --out=run .*--wait_limit=3"
+  fi
+  begin=$(date +%s)
+  wait $runs
+  took=$(($(date +%s) - begin))
+  [ $took -le 13 ] && ! pgrep -f "^$orrery train --out=run .*--wait_limit=3" > /dev/null
+  status=$?
+  judge "$1 with $by: all processes end, after $took s" $status
+  [ $status = 0 ] || { cat "$name/log"; pkill -9 -f "^$orrery train --out=run .*--wait_limit=3"; }
+  # shellcheck disable=SC2086
+  train "$name" "$by" 2 $gpt --steps=120 --resume=yes
+  for step in "$name"/run/step_*; do  # a request to end is one more checkpoint
+    [ -e "whole/run/${step##*/}" ] || rm -r "$step"
+  done
+  compare "$1 with $by, resumed on 2 ranks" "$name" whole
+}
+# shellcheck disable=SC2086
+train whole none 1 $gpt --steps=120
+for mpi in $mpis; do
+  ends "a rank is killed" "$mpi" KILL rank
+  ends "a rank hangs" "$mpi" STOP rank
+  # Open MPI hands on a batch system's warning, MPICH a request to end.
+  ends "a request to end" "$mpi" "$([ "$mpi" = openmpi ] && echo USR1 || echo TERM)" launcher
+done
+
+for mpi in $mpis; do
+  # shellcheck disable=SC2086
+  {
+    says "too few micro-batches" "$mpi" 2 2 "gradient_accumulation_steps is 1; use --gradient_accumulation_steps=2" \
+      "$orrery" train --data=text.txt --out=refused
+    says "too few parts" "$mpi" 3 2 "gradient_parts is 2; use --gradient_parts=3" "$orrery" train $gpt --data=text.txt \
+      --gradient_parts=2 --out=refused
+    says "a plan" "$mpi" 2 2 "plans one process, not 2 ranks" "$orrery" train $gpt --data=text.txt --plan=yes
+    # shellcheck disable=SC2016
+    says "other arguments on one rank" "$mpi" 2 2 "has other arguments, .*seed=1.* than rank 0" sh -c '
+      exec "$@" "--seed=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"' sh "$orrery" train $gpt --data=text.txt --out=refused
+    says "an unknown setting" "$mpi" 2 2 "unknown setting 'no_such_setting'" "$orrery" train --no_such_setting=1
+    says "a folder that holds a run" "$mpi" 2 1 "already holds a run" "$orrery" train $gpt --data=text.txt \
+      --out=text.1/run
+    says "another command" "$mpi" 2 2 "orrery generate runs in one process, not as one of 2" "$orrery" generate \
+      text.1/run
+    # shellcheck disable=SC2016
+    says "other data on one rank" "$mpi" 2 1 "differs from rank 0 .* in training data" sh -c '
+      rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+      mkdir -p "host$rank" && cd "host$rank" && { cat ../text.txt; echo "$rank"; } > text.txt && exec "$@"' sh \
+      "$orrery" train $gpt --data=text.txt --out=refused
+  }
+done
+[ ! -e refused/metrics.jsonl ] && [ ! -e host0/refused/metrics.jsonl ]
+judge "nothing is written by refused runs" $?
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
