@@ -143,6 +143,7 @@ says() {
 }
 # ends NAME MPI SIGNAL WHOM: a run on 3 ranks gets the signal after its first checkpoint, one rank or the launcher. All
 # its processes end, and resumed on 2 ranks it has the bytes of an undisturbed one.
+ranks_of_run="^$orrery train --out=run .*--wait_limit=3"
 ends() {
   name=ended.$1.$2 by=$2 signal=$3 whom=$4
   mkdir "$name"
@@ -154,15 +155,15 @@ ends() {
     pkill "-$signal" -f "^mpirun.$by .*--wait_limit=3"
   else
     # The youngest of the three processes.
-    pkill "-$signal" -n -f "^$orrery train --out=run .*--wait_limit=3"
+    pkill "-$signal" -n -f "$ranks_of_run"
   fi
   begin=$(date +%s)
   wait $runs
-  took=$(($(date +%s) - begin))
-  [ $took -le 13 ] && ! pgrep -f "^$orrery train --out=run .*--wait_limit=3" > /dev/null
+  while took=$(($(date +%s) - begin)) && [ $took -le 13 ] && pgrep -f "$ranks_of_run" > /dev/null; do sleep 0.2; done
+  [ $took -le 13 ]
   status=$?
   judge "$1 with $by: all processes end, after $took s" $status
-  [ $status = 0 ] || { cat "$name/log"; pkill -9 -f "^$orrery train --out=run .*--wait_limit=3"; }
+  [ $status = 0 ] || { cat "$name/log"; pkill -9 -f "$ranks_of_run"; }
   # shellcheck disable=SC2086
   train "$name" "$by" 2 $gpt --steps=120 --resume=yes
   for step in "$name"/run/step_*; do  # a request to end is one more checkpoint

@@ -24,7 +24,7 @@ void pause(double waited) {
     std::this_thread::yield();
 }
 
-constexpr double greeting_limit = 60, limit_after_a_loss = 5;  // seconds
+constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice = 1;  // seconds
 
 }  // namespace
 
@@ -194,7 +194,7 @@ void Ranks::send_notices(std::string_view text) {
       messages.push_back(transport_->send(r, Transport::Channel::notice, own_notice_.text, Notice::size));
   const auto begin = Clock::now();
   for (const int64_t message : messages)
-    while (!transport_->is_done(message) && seconds_since(begin) < limit_after_a_loss) pause(1);
+    while (!transport_->is_done(message) && seconds_since(begin) < limit_of_a_notice) pause(1);
 }
 
 bool Ranks::wait_for_notices(double seconds) {
