@@ -107,7 +107,7 @@ TEST_CASE("train: a second run in a folder is refused while the first one runs, 
   const Outcome outcome = run_shell(
       "mkfifo " + (folder / "pipe") + "; " +
       command({"--steps=100000000", "--schedule=constant", "--checkpoint_every=0"}) + " 2> " + (folder / "pipe") +
-      " & while read -r line; do case $line in 'step '*) break;; esac; done < " + (folder / "pipe") + "; " +
+      " & exec 3< " + (folder / "pipe") + "; while read -r line <&3; do case $line in 'step '*) break;; esac; done; " +
       command({}) + "; echo \"code $?, process $!\"; kill -9 $!; wait $!; " + command({}));
   INFO(outcome.out, outcome.err);
   CHECK(outcome.code == 0);
