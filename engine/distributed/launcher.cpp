@@ -55,8 +55,6 @@ Launch launch_of_process() {
   return {};
 }
 
-const char* name(Launch::By by) { return by == Launch::By::none ? "none" : mpi_of(by).name; }
-
 // The library stays open: MPI cannot be unloaded.
 std::unique_ptr<Transport> open_transport(const Launch& launch) {
   const Mpi& mpi = mpi_of(launch.by);

@@ -16,7 +16,6 @@ struct Launch {  // as the launcher says in the environment
   bool has_others() const { return count > 1; }
 };
 Launch launch_of_process();
-const char* name(Launch::By by);  // "Open MPI"
 
 // Opens the library of this MPI, in the folder of orrery's libraries. Errors:
 //   ranks: started as one of 4 by Open MPI, but this program was built for MPICH: use mpirun.mpich, or
