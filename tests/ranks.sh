@@ -65,7 +65,7 @@ every="$every --warmup_steps=2"
 # Prints what a run wrote and its hash, without values that depend on the clock.
 digest() {
   (cd "$1/run" && ls &&
-    find . -name '*.safetensors' -o -name state.json -o -name settings.toml | sort | xargs sha256sum &&
+    find . -name '*.safetensors' -o -name state.json -o -name settings.toml -o -name found.json | sort | xargs sha256sum &&
     sed -E 's/"(step_ms|mfu|[a-z_]+_per_second)":[^,}]*,?//g' metrics.jsonl)
 }
 # train FOLDER MPI N ARGUMENTS...: a run in FOLDER/run; exit code 3 means that it was too short to learn anything.
@@ -126,6 +126,26 @@ gpt="$gpt --gradient_parts=8 --dropout=0.1 --data=../text.txt"
     --gradient_parts=4 --data=../images --dtype=bf16
   equal algorithmic 6 --model=gpt --task=algorithmic --layers=1 --heads=2 --width=16 --batch_size=2 \
     --gradient_accumulation_steps=4 --gradient_parts=4 --normalization=batch
+}
+
+# finds NAME ARGUMENTS...: --nan_guard finds the same value on all numbers of ranks, and saves the same state.
+finds() {
+  name=$1
+  shift
+  train "$name.1" none 1 "$@" --nan_guard=yes --steps=9
+  [ -e "$name.1/run/replay/found.json" ]
+  judge "$name finds a value" $?
+  for n in 2 3; do
+    train "$name.$n" "$first" $n "$@" --nan_guard=yes --steps=9
+    compare "$name on $n ranks" "$name.$n" "$name.1"
+  done
+}
+# shellcheck disable=SC2086
+{
+  finds forward $gpt --attention='pointwise(exp,scale=1e6)' --initialization=1
+  finds update $gpt --optimizer=sgd --learning_rate=1e30 --lr_scales='*=1e9' --warmup_steps=0
+  finds update_of_bf16 $gpt --optimizer='sgd(momentum=0.9)' --learning_rate=1e30 --warmup_steps=0 \
+    --lr_scales='blocks.1.feed_forward.*=1e9' --dtype=bf16
 }
 
 # ---- errors

@@ -64,24 +64,27 @@ class Algorithmic final : public Task {
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     const SpanReport spans(model);
-    MeanLoss loss;
-    int64_t correct = 0;
+    const ValidationOptions own = spans.whole(options);
+    MeanLoss loss(own.ranks);
     for (int64_t first = 0; first < settings_.validation_sequences; first += sequences_at_once) {
-      if (stop && stop()) return std::nullopt;
+      if (own.stop && own.stop()) return std::nullopt;
+      if (!loss.evaluates_next()) continue;
       const int64_t rows = std::min(sequences_at_once, settings_.validation_sequences - first);
       const std::vector<Tensor> some = sequences(rng_.derive("validation"), first, rows);
       nn::ForwardPass pass;
       const Tensor logits = model(some[0].to(device), pass), predicted = argmax(logits).to(Device::cpu);
       const int32_t *target = some[1].data<int32_t>(), *most_likely = predicted.data<int32_t>();
+      int64_t correct = 0;
       for (int64_t i = 0; i < some[1].numel(); ++i) correct += target[i] != no_target && most_likely[i] == target[i];
-      loss.add(nn::cross_entropy(logits, some[1].to(device)).item(), count_targets(some[1]));
+      loss.add(nn::cross_entropy(logits, some[1].to(device)).item(), count_targets(some[1]), correct);
     }
+    loss.add_others();
     Validation found{.loss = loss.mean(), .targets = loss.targets()};
-    found.metrics.emplace_back("accuracy", static_cast<double>(correct) / static_cast<double>(loss.targets()));
+    found.metrics.emplace_back("accuracy", loss.accuracy());
     spans.add_to(found);
     return found;
   }

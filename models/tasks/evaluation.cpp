@@ -12,10 +12,32 @@
 
 namespace orrery::models {
 
-double MeanLoss::mean() const {
-  check(targets_ > 0, "validation: the held-out data have 0 targets; at least 1 is needed; take more held-out data");
-  return total_ / static_cast<double>(targets_);
+void MeanLoss::add(double mean, int64_t targets, int64_t correct) {
+  const auto count = static_cast<double>(targets);
+  of_batches_.push_back({mean * count, count, static_cast<double>(correct)});
 }
+
+void MeanLoss::add_others() {
+  if (!ranks_) return;
+  const int64_t ranks = ranks_->count(), most = (batches_ + ranks - 1) / ranks;
+  of_batches_.resize(static_cast<size_t>(most));  // all ranks share equally many
+  const std::vector<double> all = ranks_->share_numbers({of_batches_.data()->data(), of_batches_.size() * 3});
+  of_batches_.resize(static_cast<size_t>(batches_));
+  for (int64_t i = 0; i < batches_; ++i)
+    std::copy_n(all.begin() + (i % ranks * most + i / ranks) * 3, 3, of_batches_[static_cast<size_t>(i)].begin());
+}
+
+double MeanLoss::sum_of(size_t number) const {
+  double sum = 0;
+  for (const Numbers& each : of_batches_) sum += each[number];
+  return sum;
+}
+
+double MeanLoss::mean() const {
+  check(targets() > 0, "validation: the held-out data have 0 targets; at least 1 is needed; take more held-out data");
+  return sum_of(0) / sum_of(1);
+}
+double MeanLoss::accuracy() const { return sum_of(2) / sum_of(1); }
 
 namespace {
 
@@ -38,19 +60,20 @@ double loss_in_parts(nn::Module& model, const Batch& batch, const Tensor& docume
 }  // namespace
 
 std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens, int64_t context, int64_t batch,
-                                 const std::function<bool()>& stop, std::optional<int32_t> end_of_document,
+                                 const ValidationOptions& options, std::optional<int32_t> end_of_document,
                                  int64_t at_once, int64_t without_loss) {
   const NoGrad guard;
   const Device device = nn::device_of(model);
-  MeanLoss loss;
+  MeanLoss loss(options.ranks);
   bool stopped = false;
   each_window(tokens, context, batch, [&](const Batch& window) {
-    if (stop && stop()) return stopped = true, false;
+    if (options.stop && options.stop()) return stopped = true, false;
     Batch scored = window;
     Tensor document_ids;
     if (end_of_document) document_ids = separate_documents(scored, *end_of_document).to(device);
     leave_out_first_targets(scored, without_loss);
     if (without_loss > 0 && count_targets(scored.targets) == 0) return true;
+    if (!loss.evaluates_next()) return true;
     const auto of_whole_batch = [&] {
       nn::ForwardPass pass;
       pass.document_ids = document_ids;
@@ -62,6 +85,7 @@ std::optional<MeanLoss> evaluate(nn::Module& model, const TokenSequence& tokens,
     return true;
   });
   if (stopped) return std::nullopt;
+  loss.add_others();
   return loss;
 }
 

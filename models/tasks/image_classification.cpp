@@ -79,7 +79,7 @@ class ImageClassification final : public Task {
         classes_(fill(model)),
         scale_(s.pixel_mean, s.pixel_std, any().channels),
         batch_(options.batch_size),
-        micro_batches_(options.micro_batches),
+        micro_batches_(options.own_micro_batches),
         prefetcher_(
             [this](const BatchIndex& index) { return tensors_of(batches_->at(index.step, index.micro_batch), true); }) {
     if (set_.train.count() > 0)
@@ -88,8 +88,9 @@ class ImageClassification final : public Task {
   }
 
   std::vector<Tensor> batch(int64_t step, int64_t micro_batch) const override {
-    const bool last = micro_batch + 1 >= micro_batches_;
-    return prefetcher_.at({step, micro_batch}, last ? BatchIndex{step + 1, 0} : BatchIndex{step, micro_batch + 1});
+    const bool last = micro_batch + 1 >= micro_batches_.end;
+    return prefetcher_.at({step, micro_batch},
+                          last ? BatchIndex{step + 1, micro_batches_.begin} : BatchIndex{step, micro_batch + 1});
   }
   BatchCounts counts(std::span<const Tensor> batch) const override {
     return {.targets = batch[0].size(0), .units = batch[0].size(0)};
@@ -97,15 +98,15 @@ class ImageClassification final : public Task {
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return loss_of(model(batch[0], pass), batch.subspan(1), pass.training);
   }
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const auto held_out = evaluate(model, set_.validation, set_.validation.count(), stop);
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
+    const auto held_out = evaluate(model, set_.validation, set_.validation.count(), options);
     if (!held_out) return std::nullopt;
-    Validation found{held_out->loss, {{"accuracy", held_out->accuracy}}};
+    Validation found{held_out->mean(), {{"accuracy", held_out->accuracy()}}};
     if (training_sample() == 0) return found;
-    const auto training = evaluate(model, set_.train, training_sample(), stop);
+    const auto training = evaluate(model, set_.train, training_sample(), options);
     if (!training) return std::nullopt;
-    found.metrics.emplace_back("training_loss", training->loss);
-    found.metrics.emplace_back("training_accuracy", training->accuracy);
+    found.metrics.emplace_back("training_loss", training->mean());
+    found.metrics.emplace_back("training_accuracy", training->accuracy());
     return found;
   }
 
@@ -280,9 +281,6 @@ class ImageClassification final : public Task {
   }
 
   int64_t training_sample() const { return std::min(settings_.training_loss_images, set_.train.count()); }
-  struct Scores {
-    double loss, accuracy;  // loss in nats
-  };
   // Drops logits without a class: the setting `classes` may exceed the number of classes.
   Tensor candidates(const Tensor& logits) const {
     const auto names = static_cast<int64_t>(set_.classes.size());
@@ -290,28 +288,29 @@ class ImageClassification final : public Task {
     return among_ ? among_->among(named) : named;
   }
   // Evaluates `count` images at even distances, because folders hold one class after another.
-  std::optional<Scores> evaluate(nn::Module& model, const Images& images, int64_t count,
-                                 const std::function<bool()>& stop) const {
+  std::optional<MeanLoss> evaluate(nn::Module& model, const Images& images, int64_t count,
+                                   const ValidationOptions& options) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
     std::vector<int64_t> indices(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) indices[static_cast<size_t>(i)] = i * images.count() / count;
-    MeanLoss loss;
-    int64_t correct = 0;
+    MeanLoss loss(options.ranks);
     for (int64_t first = 0, here = 0; first < count; first += here) {
-      if (stop && stop()) return std::nullopt;
+      if (options.stop && options.stop()) return std::nullopt;
       here = std::min(validation_batch(), count - first);
+      if (!loss.evaluates_next()) continue;
       const ImageBatch some =
           images_at(images, scale_, std::span(indices).subspan(static_cast<size_t>(first), static_cast<size_t>(here)));
       std::vector<Tensor> tensors = tensors_of(some, false);
       for (Tensor& x : tensors) x = x.to(device);
       nn::ForwardPass pass;
       const Tensor logits = model(tensors[0], pass), found = argmax(candidates(logits)).to(Device::cpu);
-      correct += std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
-                                    std::plus<>(), std::equal_to<>());
-      loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here);
+      const auto correct = std::inner_product(some.labels.begin(), some.labels.end(), found.data<int32_t>(), int64_t{0},
+                                              std::plus<>(), std::equal_to<>());
+      loss.add(loss_of(logits, std::span(tensors).subspan(1), false).item(), here, correct);
     }
-    return Scores{loss.mean(), static_cast<double>(correct) / static_cast<double>(count)};
+    loss.add_others();
+    return loss;
   }
 
   // Returns for sigmoid the pixels and q, (B, K); for softmax the pixels and the labels, with mixup
@@ -357,7 +356,8 @@ class ImageClassification final : public Task {
   int64_t classes_;
   PixelScale scale_;
   std::optional<ImageBatches> batches_;  // none: no training data
-  int64_t batch_, micro_batches_;
+  int64_t batch_;
+  IndexRange micro_batches_;  // of this rank
   mutable Prefetcher<BatchIndex, std::vector<Tensor>> prefetcher_;  // last: its thread reads the members above
 };
 REGISTER_TASK(ImageClassification);

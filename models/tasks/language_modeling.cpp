@@ -61,10 +61,11 @@ class LanguageModeling final : public TextTask {
     if (batch.size() > 2) pass.document_ids = batch[2];
     return nn::cross_entropy(model(batch[0], pass), batch[1], pass.training ? label_smoothing_ : 0);
   }
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
     const SpanReport spans(model);
+    const ValidationOptions own = spans.whole(options);
     const auto loss_on = [&](const TokenSequence& tokens) {
-      return evaluate(model, tokens, context(), validation_windows, stop, end_of_document_,
+      return evaluate(model, tokens, context(), validation_windows, own, end_of_document_,
                       windows_at_once(nn::device_of(model)), without_loss());
     };
     const auto loss = loss_on(validation());

@@ -20,6 +20,12 @@ class SpanReport {
   // Adds metrics span_mean and span_max over all heads and layers, and details, for example of
   // layer 2: span.2.mean, span.2.max over heads and span.2.0, ... per head. Nothing without spans.
   void add_to(Validation& validation) const;
+  // Returns the options for a validation whose spans are recorded: ranks do not share it, because the
+  // sum over all tokens is one chain.
+  ValidationOptions whole(ValidationOptions options) const {
+    if (hooks_) options.ranks = nullptr;
+    return options;
+  }
 
  private:
   struct Layer {

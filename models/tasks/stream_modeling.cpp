@@ -46,10 +46,11 @@ class StreamModeling final : public TextTask {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
 
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
+  // One memory passes through the text, so that ranks cannot share it: each evaluates all of it.
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
     const SpanReport spans(model);
     const int64_t multiply_adds = attention_multiply_adds();
-    const auto loss = mean_loss(model, validation(), stop);
+    const auto loss = mean_loss(model, validation(), options.stop);
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
     add_bits_per_character(found, *loss);
@@ -59,7 +60,7 @@ class StreamModeling final : public TextTask {
           "attention_multiply_adds_per_token",
           static_cast<double>(attention_multiply_adds() - multiply_adds) / static_cast<double>(validation_units() - 1));
     if (training_sample().size() < 2) return found;
-    const auto training_loss = mean_loss(model, training_sample(), stop);
+    const auto training_loss = mean_loss(model, training_sample(), options.stop);
     if (!training_loss) return std::nullopt;
     found.metrics.emplace_back("training_loss", training_loss->mean());
     return found;

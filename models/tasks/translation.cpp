@@ -127,13 +127,13 @@ class Translation final : public Task {
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return mean_loss(model, batch, pass, pass.training ? settings_.label_smoothing : 0);
   }
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const auto loss = evaluate(model, *validation_, stop);
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
+    const auto loss = evaluate(model, *validation_, options);
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
     if (bleu_) found.metrics.emplace_back("BLEU", bleu_of(model));
     if (!sample_batches_) return found;
-    const auto training = evaluate(model, *sample_batches_, stop);
+    const auto training = evaluate(model, *sample_batches_, options);
     if (!training) return std::nullopt;
     found.metrics.emplace_back("training_loss", training->mean());
     return found;
@@ -278,20 +278,22 @@ class Translation final : public Task {
     pass.lengths = batch[4];
     return nn::cross_entropy(translates(batch[2], pass), batch[3], smoothing);
   }
-  // Returns the mean over the targets of all pairs; nothing if `stop` returned true.
+  // Returns the mean over the targets of all pairs; nothing if it was stopped.
   std::optional<MeanLoss> evaluate(nn::Module& model, const PairBatches& batches,
-                                   const std::function<bool()>& stop) const {
+                                   const ValidationOptions& options) const {
     const NoGrad guard;
     const Device device = nn::device_of(model);
-    MeanLoss loss;
+    MeanLoss loss(options.ranks);
     for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
-      if (stop && stop()) return std::nullopt;
+      if (options.stop && options.stop()) return std::nullopt;
+      if (!loss.evaluates_next()) continue;
       std::vector<Tensor> batch = tensors_of(batches.at(i));
       const int64_t targets = count_targets(batch[3]);
       for (Tensor& x : batch) x = x.to(device);
       nn::ForwardPass pass;
       loss.add(mean_loss(model, batch, pass, 0).item(), targets);
     }
+    loss.add_others();
     return loss;
   }
   static std::vector<Pair> evenly(const std::vector<Pair>& pairs, int64_t count) {

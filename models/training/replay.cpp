@@ -100,7 +100,7 @@ void write_replay(const std::string& folder, const NonFiniteReport& report, cons
   write_report(folder, report);
 }
 
-void write_report(const std::string& folder, const NonFiniteReport& report) {
+std::string text_of(const NonFiniteReport& report) {
   const OperationRecord& call = report.call;
   const Json json = {{"format", report_format},       {"version", build().version},
                      {"step", report.step},           {"during", report.validating ? "validation" : "step"},
@@ -108,13 +108,21 @@ void write_report(const std::string& folder, const NonFiniteReport& report) {
                      {"module", call.module},         {"tensor", call.outputs[call.first_non_finite].name},
                      {"read", json_of(call.inputs)},  {"made", json_of(call.outputs)},
                      {"found", call.first_non_finite}};
+  return json_text(json, 2) + "\n";
+}
+
+void write_report(const std::string& folder, const NonFiniteReport& report) {
   write_output("train", folder + "/" + report_name,
-               marked_kind("a file of --nan_guard=yes", "{\n  \"format\": \"orrery "), json_text(json, 2) + "\n");
+               marked_kind("a file of --nan_guard=yes", "{\n  \"format\": \"orrery "), text_of(report));
 }
 
 NonFiniteReport read_report(const std::string& folder) {
   const std::string path = folder + "/" + report_name;
-  const Json json = parse_json(read_file(path, max_json_bytes), path);
+  return report_in(read_file(path, max_json_bytes), path);
+}
+
+NonFiniteReport report_in(const std::string& content, const std::string& path) {
+  const Json json = parse_json(content, path);
   const std::string format = text_member(json, "format", path), during = text_member(json, "during", path);
   check(format == report_format, path, ": its format is '", format, "', but this version reads '", report_format,
         "'; use the version of orrery that wrote it");

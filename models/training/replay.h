@@ -30,6 +30,9 @@ std::string replay_folder_at(const std::string& folder);
 // Writes the checkpoint and the report to `folder`, a RUN/replay, in place of an earlier replay.
 void write_replay(const std::string& folder, const NonFiniteReport& report, const CheckpointState& state,
                   nn::Module& model, const nn::Optimizer& optimizer);
+// The text of found.json; and what such a text says, whose errors begin with `source`.
+std::string text_of(const NonFiniteReport& report);
+NonFiniteReport report_in(const std::string& text, const std::string& source);
 // Writes found.json alone, into an existing folder.
 void write_report(const std::string& folder, const NonFiniteReport& report);
 // Reads a replay's folder. Errors begin with the file.

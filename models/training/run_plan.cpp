@@ -159,9 +159,16 @@ RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint
   if (resumed.empty()) trained_on = as_of_init_from(std::move(trained_on));
 }
 
-std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start) {
+IndexRange micro_batches_of(const TrainSettings& s, int64_t ranks, int64_t rank) {
+  const IndexRange parts = share_of(s.gradient_parts, ranks, rank);
+  const auto begin = [&](int64_t part) { return share_of(s.gradient_accumulation_steps, s.gradient_parts, part).begin; };
+  return {begin(parts.begin), begin(parts.end)};
+}
+
+std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start, const Ranks& ranks) {
   const TaskOptions options{.batch_size = s.batch_size,
                             .micro_batches = s.gradient_accumulation_steps,
+                            .own_micro_batches = micro_batches_of(s, ranks.count(), ranks.rank()),
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = start.state.tokenizer,
                             .trained_on = start.trained_on,

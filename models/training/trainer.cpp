@@ -43,7 +43,7 @@ Trainer::Trainer(const TrainSettings& settings, Ranks* ranks) : settings_(settin
   }
   const RunStart start(s, found, ranks_);
   const std::string& resumed = start.resumed;
-  task_ = make_task(s, start);
+  task_ = make_task(s, start, *ranks_);
   compare_ranks();
   if (resumed.empty()) earlier_ = start.trained_on;
   plan_ = plan_memory(s, *task_, *ranks_);
@@ -129,6 +129,11 @@ void Trainer::do_micro_batch(int64_t micro) {
 }
 
 void Trainer::do_step() {
+  do_passes();
+  update();
+}
+
+void Trainer::do_passes() {
   const IndexRange parts = ranks_->share_of_mine(settings_.gradient_parts);
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
   for (int64_t part = parts.begin; part < parts.end; ++part) {
@@ -142,6 +147,9 @@ void Trainer::do_step() {
     parameters_->write_pending_zeros();
     gradient_sum_->take(part);
   }
+}
+
+void Trainer::update() {
   if (has_others()) exchange_step();
   optimizer_->update(losses_[0]);
   nn::after_step(*model_);

@@ -84,7 +84,9 @@ class Trainer {
   // Restores the state before it throws NonFiniteError.
   void do_guarded_step(const FiniteGuard::Observer& each);
   FiniteGuard::Names names_of_parameters() const;
-  void do_step();  // a step's work on the device, equal each time: it can be captured
+  void do_step();    // a step's work on the device, equal each time: it can be captured
+  void do_passes();  // its first half: adds up the gradients of this rank's parts
+  void update();     // its second half
   void do_micro_batch(int64_t micro);  // adds its gradients to those of its part
   // With other ranks (trainer_ranks.cpp); all call these together.
   bool has_others() const { return ranks_->count() > 1; }
@@ -99,6 +101,8 @@ class Trainer {
   bool agree_to_stop(bool stops) const;  // true if one stops
   bool decided_by_first(bool decision) const;
   void gather_for_metrics();
+  // Throws the NonFiniteError of `work` that one process would throw: that of the lowest rank.
+  void throw_first(const std::function<void()>& work) const;
   void gather_run_state();  // what a checkpoint needs, on rank 0
   void move_stream_states(bool to_first);  // to rank 0, or from it
   Tensor with_extra_losses(const Tensor& loss, const nn::ForwardPass& pass, double fraction) const;

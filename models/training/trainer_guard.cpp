@@ -45,12 +45,16 @@ void check_outputs(OperationRecord call, const std::vector<std::pair<std::string
     if (call.outputs[call.first_non_finite].stats.non_finite() > 0) throw NonFiniteError(std::move(call));
 }
 
+bool has_finite_state(const nn::FlatParameters& parameters, const nn::Optimizer& optimizer) {
+  const nn::Optimizer::NamedMoments moments = optimizer.moments();
+  return all_finite(parameters.values()) && (!parameters.bf16_copy() || all_finite(parameters.bf16_copy())) &&
+         std::all_of(moments.begin(), moments.end(), [](const auto& m) { return all_finite(m.second); });
+}
+
 void check_update(const std::string& name, const nn::FlatParameters& parameters, const nn::Optimizer& optimizer,
                   nn::Module& model, const StepBackup& before) {
+  const bool finite = has_finite_state(parameters, optimizer);
   const nn::Optimizer::NamedMoments moments = optimizer.moments();
-  const bool finite = all_finite(parameters.values()) &&
-                      (!parameters.bf16_copy() || all_finite(parameters.bf16_copy())) &&
-                      std::all_of(moments.begin(), moments.end(), [](const auto& m) { return all_finite(m.second); });
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
     if (finite) break;
     std::vector<std::pair<std::string, Tensor>> outputs;
@@ -89,8 +93,15 @@ void Trainer::do_guarded_step(const FiniteGuard::Observer& each) {
   const StepBackup before(*parameters_, *optimizer_, *model_);
   try {
     const FiniteGuard guard(names_of_parameters(), each);
-    do_step();
-    check_update(settings_.optimizer.name, *parameters_, *optimizer_, *model_, before);
+    throw_first([&] { do_passes(); });
+    update();
+    const bool finite = has_finite_state(*parameters_, *optimizer_);
+    if (has_others() && ranks_->sum(finite ? 0 : 1) > 0) {
+      gather_for_metrics();
+      if (parameters_->bf16_copy()) owners_->gather(before.values());
+      optimizer_->move_state(true);
+    }
+    throw_first([&] { check_update(settings_.optimizer.name, *parameters_, *optimizer_, *model_, before); });
   } catch (const NonFiniteError&) {
     before.restore();
     stream_states_ = stream_states;

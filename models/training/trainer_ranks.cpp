@@ -13,6 +13,7 @@
 #include "engine/types/usage_error.h"
 #include "models/formats/json.h"
 #include "models/training/resume.h"
+#include "models/training/run_plan.h"
 #include "models/training/trainer.h"
 #include "nn/base/step_records.h"
 
@@ -76,9 +77,7 @@ std::vector<std::pair<std::string, Tensor>> receive_tensors(Ranks& ranks, int64_
 }  // namespace
 
 IndexRange Trainer::micro_batches_of(int64_t rank) const {
-  const int64_t parts = settings_.gradient_parts, all = settings_.gradient_accumulation_steps;
-  const IndexRange share = share_of(parts, ranks_->count(), rank);
-  return {share_of(all, parts, share.begin).begin, share_of(all, parts, share.end - 1).end};
+  return models::micro_batches_of(settings_, ranks_->count(), rank);
 }
 
 void Trainer::check_ranks() const {
@@ -87,7 +86,6 @@ void Trainer::check_ranks() const {
   const int64_t n = ranks_->count();
   check_usage(s.device == "cpu", "train: ", n, " ranks train on the CPU; leave --device=", s.device,
               " out, or start one process");
-  check_usage(!s.nan_guard, "train: --nan_guard=yes watches one process, not ", n, " ranks; leave one of them out");
   check_usage(s.gradient_accumulation_steps >= n, "train: ", n,
               " ranks share the micro-batches of a step, but gradient_accumulation_steps is ",
               s.gradient_accumulation_steps, "; use --gradient_accumulation_steps=", n, " or more, or fewer ranks");
@@ -187,6 +185,18 @@ bool Trainer::decided_by_first(bool decision) const { return ranks_->sum(ranks_-
 void Trainer::gather_for_metrics() {
   owners_->gather(parameters_->gradients());
   if (parameters_->bf16_copy()) owners_->gather(parameters_->values());
+}
+
+void Trainer::throw_first(const std::function<void()>& work) const {
+  if (!has_others()) return work();
+  std::string found;
+  try {
+    work();
+  } catch (const NonFiniteError& error) {
+    found = text_of(NonFiniteReport{.call = error.record()});
+  }
+  for (const std::string& each : ranks_->meet(found))
+    if (!each.empty()) throw NonFiniteError(report_in(each, "--nan_guard").call);
 }
 
 void Trainer::gather_run_state() {

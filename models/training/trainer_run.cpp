@@ -13,7 +13,10 @@ namespace orrery::models {
 // An unverified checkpoint has such weights and is renamed to .damaged. A resumed one stays and is
 // only named: it may be a good one of another run with other settings.
 void Trainer::fail_not_finite(const std::string& what) {
-  if (!folder_) fail("train: ", what);
+  if (!ranks_->is_first()) {  // all ranks end here; rank 0's error says more, and an earlier one would interrupt it
+    char none = 0;
+    ranks_->wait(ranks_->receive(0, &none, 1));
+  }
   if (const std::string& resumed = folder_->resumed_unverified(), before = folder_->previous_checkpoint();
       !resumed.empty())
     fail("train: ", what, "; the run was resumed from ", resumed, ", whose weights lead to this; ",
@@ -30,8 +33,10 @@ void Trainer::fail_not_finite(const std::string& what) {
 
 // The step changed nothing, or its update was undone: the state is that before the step.
 void Trainer::fail_found(const NonFiniteReport& report) {
-  if (report.call.direction == "update") folder_->mark_verified();  // loss and gradients were finite
   std::string what = message(report);
+  if (has_others()) gather_run_state();
+  if (!folder_) fail_not_finite(what);
+  if (report.call.direction == "update") folder_->mark_verified();  // loss and gradients were finite
   try {
     write_replay(replay_folder(settings_.out), report, state(), *model_, *optimizer_);
     what += "; `orrery replay " + settings_.out + "` reproduces it";
@@ -46,7 +51,9 @@ void Trainer::validate(RunReporter& reporter) {
   try {
     std::optional<FiniteGuard> guard;
     if (settings_.nan_guard) guard.emplace(names_of_parameters());
-    found = task_->validate(*model_, [&] { return !has_others() && reporter.should_stop(); });
+    // Under a guard each rank validates everything, and finds what one process finds.
+    found = task_->validate(*model_, {.stop = [&] { return !has_others() && reporter.should_stop(); },
+                                      .ranks = settings_.nan_guard ? nullptr : ranks_});
   } catch (const NonFiniteError& problem) {
     fail_found({.step = step_, .validating = true, .call = problem.record()});
   }

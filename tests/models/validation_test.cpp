@@ -11,6 +11,7 @@
 #include "nn/base/initialization.h"
 #include "tests/support/message.h"
 #include "tests/support/small_run.h"
+#include "tests/support/thread_ranks.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -183,4 +184,34 @@ TEST_CASE("validation: a large vocabulary limits the windows that are held at on
   CHECK(at_once("1000000", "8") == 2);
   CHECK(at_once("1000000", "32") == 1);
   CHECK(at_once("300", "8") == 16);
+}
+
+TEST_CASE("validation: ranks share the batches, and the sums have the bits of one process") {
+  const auto add = [](MeanLoss& loss, int64_t batch) {
+    loss.add(1 / (1.0 + static_cast<double>(batch)), 3 + batch, batch);
+  };
+  for (const int64_t batches : {0, 1, 7})
+    for (const int64_t count : {1, 2, 3, 8}) {
+      MeanLoss one;
+      for (int64_t i = 0; i < batches; ++i) add(one, i);
+      std::vector<MeanLoss> found(static_cast<size_t>(count));
+      std::vector<int64_t> evaluated(static_cast<size_t>(count));
+      on_thread_ranks(count, [&](Ranks& ranks) {
+        const auto r = static_cast<size_t>(ranks.rank());
+        MeanLoss mine(&ranks);
+        for (int64_t i = 0; i < batches; ++i)
+          if (mine.evaluates_next()) add(mine, i), ++evaluated[r];
+        mine.add_others();
+        found[r] = mine;
+      });
+      CAPTURE(batches);
+      CAPTURE(count);
+      for (int64_t r = 0; r < count; ++r) {
+        CHECK(evaluated[static_cast<size_t>(r)] == (batches + count - 1 - r) / count);
+        CHECK(found[static_cast<size_t>(r)].targets() == one.targets());
+        if (batches == 0) continue;
+        CHECK(found[static_cast<size_t>(r)].mean() == one.mean());
+        CHECK(found[static_cast<size_t>(r)].accuracy() == one.accuracy());
+      }
+    }
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/distributed/ranks.h"
 #include "engine/settings/registry.h"
 #include "engine/system/hash.h"
 #include "engine/tensor/tensor.h"
@@ -45,6 +46,7 @@ inline constexpr const char* settings_of_weights[] = {"tokenizer",  "documents",
 struct TaskOptions {
   int64_t batch_size = 1;     // sequences, images, ... of a micro-batch
   int64_t micro_batches = 1;  // per step
+  IndexRange own_micro_batches = {0, 1};  // those of this rank
   uint64_t seed = 0;
   std::string tokenizer = {};  // of the run that is resumed, init_from or evaluated; empty: made from the data
   std::vector<TrainingData> trained_on = {};  // data that the same run was trained on
@@ -54,6 +56,11 @@ struct TaskOptions {
   Device device = Device::cpu;  // of the model
   std::function<void(const std::string& done, double fraction)> progress =
       {};  // called in long work: "translated", 0.25
+};
+
+struct ValidationOptions {
+  std::function<bool()> stop = {};  // called between batches; true: the validation has no result
+  Ranks* ranks = nullptr;           // that share the batches; null: this process evaluates all of them
 };
 
 // The results of a validation on all held-out data.
@@ -94,8 +101,8 @@ class Task {
   // Returns 0, or for streams the cache length in tokens: each row continues the row of this
   // micro-batch in the previous step; pass.cache holds earlier states, which checkpoints save.
   virtual int64_t stream_context() const { return 0; }
-  // Returns nothing if `stop` returned true. BLEU and other slow metrics need Purpose::evaluate.
-  virtual std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const = 0;
+  // Returns nothing if it was stopped. BLEU and other slow metrics need Purpose::evaluate.
+  virtual std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const = 0;
 
   // ---- description
   virtual std::string kind() const = 0;                   // of data: "text", "images"

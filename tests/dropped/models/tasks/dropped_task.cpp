@@ -24,8 +24,8 @@ class DroppedTask final : public TextTask {
   Tensor loss(nn::Module& model, std::span<const Tensor> batch, nn::ForwardPass& pass) const override {
     return nn::cross_entropy(model(batch[0], pass), batch[1]);
   }
-  std::optional<Validation> validate(nn::Module& model, const std::function<bool()>& stop) const override {
-    const auto loss = evaluate(model, validation(), context(), 4, stop);
+  std::optional<Validation> validate(nn::Module& model, const ValidationOptions& options) const override {
+    const auto loss = evaluate(model, validation(), context(), 4, options);
     if (!loss) return std::nullopt;
     Validation found{.loss = loss->mean()};
     add_bits_per_character(found, *loss);
