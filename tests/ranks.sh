@@ -65,7 +65,7 @@ every="$every --warmup_steps=2"
 # Prints what a run wrote and its hash, without values that depend on the clock.
 digest() {
   (cd "$1/run" && ls &&
-    find . -name '*.safetensors' -o -name state.json -o -name settings.toml -o -name found.json | sort | xargs sha256sum &&
+    find . -name '*.safetensors' -o -name '*.json' -o -name settings.toml | sort | xargs sha256sum &&
     sed -E 's/"(step_ms|mfu|[a-z_]+_per_second)":[^,}]*,?//g' metrics.jsonl)
 }
 # train FOLDER MPI N ARGUMENTS...: a run in FOLDER/run; exit code 3 means that it was too short to learn anything.

@@ -160,9 +160,9 @@ RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint
 }
 
 IndexRange micro_batches_of(const TrainSettings& s, int64_t ranks, int64_t rank) {
+  const int64_t all = s.gradient_accumulation_steps;
   const IndexRange parts = share_of(s.gradient_parts, ranks, rank);
-  const auto begin = [&](int64_t part) { return share_of(s.gradient_accumulation_steps, s.gradient_parts, part).begin; };
-  return {begin(parts.begin), begin(parts.end)};
+  return {share_of(all, s.gradient_parts, parts.begin).begin, share_of(all, s.gradient_parts, parts.end - 1).end};
 }
 
 std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start, const Ranks& ranks) {
