@@ -247,6 +247,17 @@ Workspace::~Workspace() { pool_->give(data_); }
 
 // ---- without waiting
 
+std::shared_ptr<Pool> page_locked_pool() {
+  const auto allocate = [](int64_t bytes) -> void* {
+    void* data = nullptr;
+    if (cudaMallocHost(&data, static_cast<size_t>(bytes)) == cudaSuccess) return data;
+    cudaGetLastError();
+    return nullptr;
+  };
+  static const auto* const instance =
+      new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = [](void* data) { cudaFreeHost(data); }}));
+  return *instance;
+}
 Pinned::Pinned(int64_t bytes) {
   cudaEvent_t event;
   check(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "pinned memory");

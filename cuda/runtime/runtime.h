@@ -67,6 +67,7 @@ class Workspace {
 
 // ---- without waiting
 
+std::shared_ptr<Pool> page_locked_pool();  // of host memory
 // Page-locked host memory for asynchronous copies to and from the device.
 class Pinned {
  public:

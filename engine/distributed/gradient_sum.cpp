@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/loops/tensor_sums.h"
+#include "engine/tensor/staging.h"
 
 namespace orrery {
 namespace {
@@ -68,7 +69,12 @@ void GradientSum::add_up(Ranks& ranks, const std::vector<IndexRange>& owned) {
     nodes.push_back(PartTree(parts_).nodes_of(share_of(parts_, ranks.count(), r)));
     if (r != me) from_others += static_cast<int64_t>(nodes.back().size());
   }
-  const Tensor arrived = Tensor::empty_like(gradient_, Shape{2, from_others, piece});
+  std::vector<HostCopy> mine;  // of this rank's nodes; the last one is `gradient`
+  for (size_t node = 0; node < nodes[static_cast<size_t>(me)].size(); ++node) {
+    mine.emplace_back(sum_of(node));
+    mine.back().fetch(0, gradient_.numel());
+  }
+  const Tensor arrived = Tensor::empty(Shape{2, from_others, piece}, gradient_.dtype(), Device::cpu);
   std::vector<IndexRange> received;
   const auto receive = [&](int64_t k) {
     const int64_t bytes = piece_of(me, k).size() * element;
@@ -82,8 +88,9 @@ void GradientSum::add_up(Ranks& ranks, const std::vector<IndexRange>& owned) {
     for (int64_t i = 1; i < ranks.count(); ++i) {
       const int64_t owner = (me + i) % ranks.count();
       const IndexRange slice = piece_of(owner, k);
-      for (size_t node = 0; node < nodes[static_cast<size_t>(me)].size() && slice.size() > 0; ++node)
-        ranks.send(owner, sum_of(node).flat_view(slice.begin, Shape{slice.size()}).raw(), slice.size() * element);
+      for (const HostCopy& node : mine)
+        if (slice.size() > 0)
+          ranks.send(owner, node.tensor().flat_view(slice.begin, Shape{slice.size()}).raw(), slice.size() * element);
     }
   };
   const auto add = [&](int64_t k) {
@@ -93,9 +100,9 @@ void GradientSum::add_up(Ranks& ranks, const std::vector<IndexRange>& owned) {
     for (int64_t r = 0; r < ranks.count(); ++r)
       for (size_t i = 0; i < nodes[static_cast<size_t>(r)].size(); ++i)
         sums.push(nodes[static_cast<size_t>(r)][i],
-                  r == me ? sum_of(i).flat_view(slice.begin, Shape{slice.size()})
+                  r == me ? mine[i].tensor().flat_view(slice.begin, Shape{slice.size()})
                           : arrived.flat_view(place++ * piece, Shape{slice.size()}));
-    const Tensor to = gradient_.flat_view(slice.begin, Shape{slice.size()});
+    const Tensor to = mine.back().tensor().flat_view(slice.begin, Shape{slice.size()});
     if (sums.whole().raw() != to.raw()) to.copy_from(sums.whole());
   };
   receive(0);
@@ -106,6 +113,7 @@ void GradientSum::add_up(Ranks& ranks, const std::vector<IndexRange>& owned) {
     if (piece_of(me, k).size() > 0) add(k);
   }
   ranks.wait_for_sends();
+  mine.back().send(owned[static_cast<size_t>(me)].begin, owned[static_cast<size_t>(me)].end);
 }
 
 int64_t GradientSum::buffers_of(int64_t parts, const IndexRange& share) {

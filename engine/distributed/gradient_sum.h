@@ -28,7 +28,7 @@ class GradientSum {
   // the last one of all parts `gradient` has their sum; before, the caller begins it anew.
   void take(int64_t part);
   // Adds up the parts of all ranks, each of which has taken its share_of the parts. Called by all
-  // ranks together. `gradient` then has the sum of all parts in owned[rank]. All are on the CPU.
+  // ranks together. `gradient` then has the sum of all parts in owned[rank].
   void add_up(Ranks& ranks, const std::vector<IndexRange>& owned);
 
   static int64_t buffers_of(int64_t parts, const IndexRange& share);  // with all parts floor(log2(parts))

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/tensor/staging.h"
+
 namespace orrery {
 namespace {
 
@@ -17,7 +19,10 @@ void Owners::gather(const Tensor& x) const {
   std::vector<IndexRange> bytes;
   for (const IndexRange& range : owned_)
     bytes.push_back({range.begin * element_bytes(x), range.end * element_bytes(x)});
-  ranks_.share(x.mutable_raw(), bytes);
+  const HostCopy host(x);
+  host.fetch(mine().begin, mine().end);
+  ranks_.share(host.tensor().mutable_raw(), bytes);
+  host.send(0, x.numel());
 }
 
 void Owners::move(const Tensor& tensor, int64_t begin, const IndexRange& part, int64_t from, int64_t to,
@@ -36,11 +41,14 @@ void Owners::finish(const std::vector<IndexRange>& received) const {
 
 void Owners::move_state(const Tensor& tensor, int64_t begin, bool to_first) const {
   std::vector<IndexRange> received;
+  const HostCopy host(tensor);
+  host.fetch(0, tensor.numel());
   for (int64_t r = 0; r < ranks_.count(); ++r) {
     const IndexRange part = overlap(owned_[static_cast<size_t>(r)], {begin, begin + tensor.numel()});
-    move(tensor, begin, part, to_first ? r : 0, to_first ? 0 : r, received);
+    move(host.tensor(), begin, part, to_first ? r : 0, to_first ? 0 : r, received);
   }
   finish(received);
+  host.send(0, tensor.numel());
 }
 
 int64_t Owners::owner_of(const IndexRange& range) const {
@@ -74,7 +82,10 @@ void Owners::share(std::span<const IndexRange> ranges, std::span<double> numbers
 void broadcast(Ranks& ranks, const Tensor& x) {
   std::vector<IndexRange> bytes(static_cast<size_t>(ranks.count()), IndexRange{0, 0});
   bytes[0] = {0, static_cast<int64_t>(x.bytes())};
-  ranks.share(x.mutable_raw(), bytes);
+  const HostCopy host(x);
+  host.fetch(0, x.numel());
+  ranks.share(host.tensor().mutable_raw(), bytes);
+  host.send(0, x.numel());
 }
 
 }  // namespace orrery

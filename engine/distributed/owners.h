@@ -27,7 +27,7 @@ class Owners {
   void move_state(const Tensor& tensor, int64_t begin, bool to_first) const;
 
   // Ranges of elements, such as the blocks of a sum, belong to the rank of their first element;
-  // they are in order. complete: it gets the elements of x that others own. share: all get the
+  // they are in order; for tensors on the CPU. complete: it gets the elements of x that others own. share: all get the
   // numbers that these ranks have computed, one for each range.
   bool is_mine(const IndexRange& range) const { return owner_of(range) == ranks_.rank(); }
   void complete(const Tensor& x, std::span<const IndexRange> ranges) const;
@@ -45,7 +45,7 @@ class Owners {
   std::vector<IndexRange> owned_;
 };
 
-// Copies the memory of a tensor of rank 0 to all ranks; all on the CPU.
+// Copies the memory of a tensor of rank 0 to all ranks.
 void broadcast(Ranks& ranks, const Tensor& x);
 
 }  // namespace orrery

@@ -73,6 +73,18 @@ void DeviceToHost::check_ticket(Dtype dtype, size_t ticket) const {
         " of ", fetched_, " is invalid; only the latest ", blocks_.size(), " are kept");
 }
 
+HostCopy::HostCopy(const Tensor& of) : of_(of), host_(of) {
+#if defined(ORRERY_HAS_CUDA)
+  if (of.device() == Device::cuda)
+    host_ = Tensor::view(std::make_shared<Buffer>(Device::cpu, of.bytes(), cuda::page_locked_pool()), 0, of.shape(),
+                         of.dtype());
+#endif
+}
+void HostCopy::copy(const Tensor& from, const Tensor& to, int64_t begin, int64_t end) const {
+  if (of_.device() == host_.device()) return;
+  to.flat_view(begin, Shape{end - begin}).copy_from(from.flat_view(begin, Shape{end - begin}));
+}
+
 Graph::Graph([[maybe_unused]] const std::function<void()>& work, [[maybe_unused]] const Graph* const shares_memory_of) {
   check_available(Device::cuda);
 #if defined(ORRERY_HAS_CUDA)

@@ -70,6 +70,21 @@ class DeviceToHost {
   size_t fetched_ = 0;
 };
 
+// The elements of a tensor in host memory, where messages to other processes read and write them: the
+// tensor itself on the CPU; of a GPU's tensor a copy in page-locked memory.
+class HostCopy {
+ public:
+  explicit HostCopy(const Tensor& of);
+  const Tensor& tensor() const { return host_; }
+  // Copy elements [begin, end) from the device, or to it, and return when that is done.
+  void fetch(int64_t begin, int64_t end) const { copy(of_, host_, begin, end); }
+  void send(int64_t begin, int64_t end) const { copy(host_, of_, begin, end); }
+
+ private:
+  void copy(const Tensor& from, const Tensor& to, int64_t begin, int64_t end) const;
+  Tensor of_, host_;
+};
+
 // A CUDA graph: the GPU work that a function queues, captured once and replayed at the cost of one
 // launch. The function is called once, and no work runs during capture; so it must not wait for the
 // device or depend on numbers that change between steps. Its allocations come from the graph's own

@@ -72,8 +72,9 @@ void* take(Pool& pool, Device device, int64_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(Device device, int64_t bytes)
-    : device_(device), bytes_(bytes), pool_(pool_of(device)), data_(take(*pool_, device, bytes)) {
+Buffer::Buffer(Device device, int64_t bytes) : Buffer(device, bytes, pool_of(device)) {}
+Buffer::Buffer(Device device, int64_t bytes, std::shared_ptr<Pool> pool)
+    : device_(device), bytes_(bytes), pool_(std::move(pool)), data_(take(*pool_, device, bytes)) {
 #if !defined(NDEBUG)
   if (device == Device::cpu)
     std::memset(data_, 0xff, static_cast<size_t>(bytes));  // NaN: unwritten numbers must not be read

@@ -14,6 +14,7 @@ namespace orrery {
 class Buffer {
  public:
   Buffer(Device device, int64_t bytes);  // contents undefined (NaN in debug builds); 64-byte aligned
+  Buffer(Device device, int64_t bytes, std::shared_ptr<Pool> pool);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

@@ -60,7 +60,11 @@ void send_tensors(Ranks& ranks, int64_t to, const std::vector<std::pair<std::str
     for (int axis = 0; axis < x.shape().rank(); ++axis) sizes.back().push_back(x.size(axis));
   }
   send_text(ranks, to, json_text(sizes));
-  for (const auto& [name, x] : tensors) ranks.send(to, x.raw(), x.bytes());
+  std::vector<Tensor> sent;
+  for (const auto& [name, x] : tensors) {
+    sent.push_back(x.to(Device::cpu));
+    ranks.send(to, sent.back().raw(), x.bytes());
+  }
   ranks.wait_for_sends();
 }
 std::vector<std::pair<std::string, Tensor>> receive_tensors(Ranks& ranks, int64_t from) {
@@ -84,8 +88,8 @@ void Trainer::check_ranks() const {
   if (!has_others()) return;
   const TrainSettings& s = settings_;
   const int64_t n = ranks_->count();
-  check_usage(s.device == "cpu", "train: ", n, " ranks train on the CPU; leave --device=", s.device,
-              " out, or start one process");
+  check_usage(!s.cuda_graph, "train: --cuda_graph=yes replays the steps of one process, not of ", n,
+              " ranks; leave one of them out");
   check_usage(s.gradient_accumulation_steps >= n, "train: ", n,
               " ranks share the micro-batches of a step, but gradient_accumulation_steps is ",
               s.gradient_accumulation_steps, "; use --gradient_accumulation_steps=", n, " or more, or fewer ranks");
@@ -103,6 +107,9 @@ void Trainer::compare_ranks() {
     fail("train: ", ranks_->name_of(r), " differs from ", ranks_->name_of(0), " in ", name, ": ", its, ", not ", first,
          "; all hosts need the same build, and the same files under the same paths");
   });
+  if (device_ == Device::cuda && ranks_->count_on_host() > 1)
+    rank_notes_.push_back(orrery::text(ranks_->count_on_host(), " ranks of host ", ranks_->hosts()[0],
+                                       " share a GPU, unless CUDA_VISIBLE_DEVICES gives each of them its own"));
   const Json machine = {{"instruction sets", processor_instruction_sets()},
                         {"matrix products", blas_description()},
                         {"the C library", gnu_get_libc_version()}};
@@ -133,9 +140,9 @@ void Trainer::share_counts(std::vector<BatchCounts>& counts) const {
 }
 
 void Trainer::take_losses(int64_t micro) {
-  const auto size = static_cast<size_t>(losses_.numel());
-  micro_losses_.resize(static_cast<size_t>(settings_.gradient_accumulation_steps) * size);
-  std::copy_n(losses_.data<double>(), size, micro_losses_.begin() + micro * losses_.numel());
+  const std::vector<double> losses = losses_.to_vector();
+  micro_losses_.resize(static_cast<size_t>(settings_.gradient_accumulation_steps) * losses.size());
+  std::copy(losses.begin(), losses.end(), micro_losses_.begin() + micro * losses_.numel());
   zero_bytes(device_, losses_.mutable_raw(), losses_.bytes());
 }
 
@@ -146,9 +153,10 @@ void Trainer::exchange_step() {
   for (int64_t r = 0; r < ranks_->count(); ++r)
     bytes.push_back({micro_batches_of(r).begin * row, micro_batches_of(r).end * row});
   ranks_->share(micro_losses_.data(), bytes);
-  auto* const losses = losses_.mutable_data<double>();
+  std::vector<double> losses(static_cast<size_t>(losses_.numel()));
   for (size_t i = 0; i < micro_losses_.size(); ++i)  // in the order of one process
-    losses[i % static_cast<size_t>(losses_.numel())] += micro_losses_[i];
+    losses[i % losses.size()] += micro_losses_[i];
+  losses_.copy_from(Tensor::from(losses_.shape(), losses, Dtype::f64));
   share_step_records();
 }
 
@@ -171,7 +179,7 @@ void Trainer::share_step_records() {
       const int64_t of_one = static_cast<int64_t>(own.size()) / micro_batches_of(ranks_->rank()).size();
       for (int64_t i = 0; i < of_one * micro_batches; ++i) {
         nn::StepRecord record;
-        for (size_t t = 0; t < own[0].tensors.size(); ++t) record.tensors.push_back(tensors[next++].second);
+        for (size_t t = 0; t < own[0].tensors.size(); ++t) record.tensors.push_back(tensors[next++].second.to(device_));
         all[m].push_back(std::move(record));
       }
     }
@@ -201,7 +209,8 @@ void Trainer::throw_first(const std::function<void()>& work) const {
 
 void Trainer::gather_run_state() {
   const Tensor& all = parameters_->bf16_copy() ? parameters_->bf16_copy() : parameters_->values();
-  const std::span<const std::byte> bytes{static_cast<const std::byte*>(all.raw()), static_cast<size_t>(all.bytes())};
+  const Tensor host = all.to(Device::cpu);
+  const std::span<const std::byte> bytes{static_cast<const std::byte*>(host.raw()), static_cast<size_t>(host.bytes())};
   const Json weights = {{"weights", sha256(bytes)}};
   compare(*ranks_, weights, [&](int64_t r, const std::string&, const std::string&, const std::string&) {
     fail("train: after step ", step_, " ", ranks_->name_of(r), " has other weights than ", ranks_->name_of(0),
@@ -225,7 +234,7 @@ void Trainer::move_stream_states(bool to_first) {
       } else if (ranks_->rank() == to) {
         state = empty_stream_state();
         ranks_->wait(ranks_->receive(from, &state.length, sizeof state.length));
-        for (const auto& [path, states] : receive_tensors(*ranks_, from)) state.entries[path].states = states;
+        for (const auto& [path, states] : receive_tensors(*ranks_, from)) state.entries[path].states = states.to(device_);
       }
     }
 }

@@ -18,6 +18,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/random_tensors.h"
 #include "tests/support/small_text.h"
+#include "tests/support/thread_ranks.h"
 
 using namespace orrery;
 using namespace orrery::models;
@@ -36,14 +37,14 @@ class Runs {
  public:
   explicit Runs(Assignments common) : common_(std::move(common)), text_(orrery::testing::write_small_text(folder_)) {}
 
-  Trainer begin(const std::string& name, const Assignments& more) const {
+  Trainer begin(const std::string& name, const Assignments& more, Ranks* ranks = nullptr) const {
     Assignments all = common_;
     const std::vector<Setting> of_task = make_settings(common_).task_settings.members();
     if (find_setting(of_task, "data")) all.emplace_back("data", text_);  // generated tasks have none
     // In the emulation, they take most of the time.
     if (find_setting(of_task, "training_loss_tokens")) all.emplace_back("training_loss_tokens", "0");
     all.insert(all.end(), {{"out", folder_ / name}, {"evaluate_every", "0"}, {"checkpoint_every", "0"}});
-    return Trainer(make_settings(all + more));
+    return Trainer(make_settings(all + more), ranks);
   }
   const Folder& folder() const { return folder_; }
   TrainingResult train(const std::string& name, const Assignments& more) const {
@@ -300,4 +301,31 @@ TEST_CASE("translation: steps of each shape are captured once; replayed steps ar
   const Assignments two = pairs + replayed + Assignments{{"gradient_accumulation_steps", "2"}};
   const auto accumulate = [&] { runs.train("more", two); };
   expect_error(accumulate).names("--cuda_graph").offers("batches").names("gradient_accumulation_steps").value(2);
+}
+
+// Gradients and weights go through host memory, where they are added up in the order of one process.
+TEST_CASE("two ranks on one device train with the bits of one") {
+  for (const char* const kind : {"f32", "bf16", "normalization=batch"}) {
+    CAPTURE(kind);
+    const bool batch = std::string(kind) == "normalization=batch";
+    Assignments common = {{"model", "gpt"},      {"layers", "1"},       {"heads", "2"},
+                          {"width", "16"},       {"context", "8"},      {"batch_size", "2"},
+                          {"steps", "3"},        {"warmup_steps", "1"}, {"gradient_accumulation_steps", "3"},
+                          {"gradient_parts", "3"}, {"dropout", "0.1"},  {"dtype", batch ? "f32" : kind}};
+    if (batch) common.emplace_back("normalization", "batch");
+    const Runs runs(common);
+    const std::string one = runs.train("one", on_gpu).checkpoint;
+    std::string two;
+    orrery::testing::on_thread_ranks(
+        2,
+        [&](Ranks& ranks) {
+          Trainer trainer = runs.begin("two", on_gpu, &ranks);
+          const std::string checkpoint = trainer.run().checkpoint;
+          if (ranks.is_first()) two = checkpoint;
+        },
+        60, true);
+    set_memory_limit(Device::cpu, 0);  // each rank has set it, and the order in which they end restores another
+    for (const char* const file : {"weights.safetensors", "optimizer.safetensors"})
+      CHECK(runs.file(one, file) == runs.file(two, file));
+  }
 }

@@ -1,6 +1,7 @@
 // Ranks that are threads of the test, for tests without MPI: each message is a copy in memory.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <map>
@@ -39,7 +40,9 @@ class Mailboxes {  // of all ranks
 
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(Mailboxes& mail, int64_t rank, int64_t count) : mail_(mail), rank_(rank), count_(count) {}
+  // turn: locked by the rank that runs, if only one may; a rank that waits lets others run.
+  ThreadTransport(Mailboxes& mail, int64_t rank, int64_t count, std::mutex* turn = nullptr)
+      : mail_(mail), rank_(rank), count_(count), turn_(turn) {}
   int64_t rank() const override { return rank_; }
   int64_t count() const override { return count_; }
   int64_t send(int64_t to, Channel channel, const void* data, int64_t bytes) override {
@@ -55,7 +58,13 @@ class ThreadTransport final : public Transport {
       Receive& each = receives_[static_cast<size_t>(i)];
       if (each.data && mail_.take({each.from, rank_, each.channel}, each.data, each.bytes)) each.data = nullptr;
     }
-    return !receives_[static_cast<size_t>(number)].data;
+    const bool done = !receives_[static_cast<size_t>(number)].data;
+    if (!done && turn_) {
+      turn_->unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      turn_->lock();
+    }
+    return done;
   }
   void cancel(int64_t number) override { receives_[static_cast<size_t>(number)].data = nullptr; }
   void finish() override {}
@@ -74,19 +83,24 @@ class ThreadTransport final : public Transport {
   }
   Mailboxes& mail_;
   int64_t rank_, count_;
+  std::mutex* turn_;
   std::vector<Receive> receives_;
 };
 
-// Calls work(ranks) on `count` ranks at once; rethrows the error of the lowest rank that throws.
+// Calls work(ranks) on `count` ranks at once, or in turns, for work on what a process has once, such as the emulated
+// GPU; rethrows the error of the lowest rank that throws.
 template <class Work>
-void on_thread_ranks(int64_t count, const Work& work, double wait_limit = 60) {
+void on_thread_ranks(int64_t count, const Work& work, double wait_limit = 60, bool in_turns = false) {
   Mailboxes mail;
+  std::mutex turn;
   std::vector<std::exception_ptr> errors(static_cast<size_t>(count));
   std::vector<std::thread> threads;
   for (int64_t r = 0; r < count; ++r)
     threads.emplace_back([&, r] {
       try {
-        Ranks ranks(std::make_unique<ThreadTransport>(mail, r, count), wait_limit);
+        std::unique_lock lock(turn, std::defer_lock);
+        if (in_turns) lock.lock();
+        Ranks ranks(std::make_unique<ThreadTransport>(mail, r, count, in_turns ? &turn : nullptr), wait_limit);
         work(ranks);
       } catch (...) {
         errors[static_cast<size_t>(r)] = std::current_exception();

@@ -234,6 +234,7 @@ void Optimizer::move_state(bool to_first) const {
 }
 
 void Optimizer::forget_others() const {
+  if (parameters_.values().device() != Device::cpu) return;
   for (const auto& [name, tensor] : state()) {
     const int64_t begin = begin_of(name), size = tensor.numel(), element = bytes_of(tensor.dtype()),
                   before = std::clamp<int64_t>(parameters_.mine().begin - begin, 0, size),

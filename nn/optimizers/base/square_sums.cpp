@@ -36,6 +36,7 @@ SquareSums::SquareSums(const Tensor& flat, std::vector<IndexRange> ranges)
 
 const Tensor& SquareSums::of(const Tensor& x, const Owners* owners) {
   if (x.device() == Device::cuda) {
+    if (owners) owners->gather(x);  // a GPU adds up all elements at once
     for (size_t i = 0; i < ranges_.size(); ++i)
       sum_of_squares(x.flat_view(ranges_[i].begin, Shape{ranges_[i].size()}), sums_[static_cast<int64_t>(i)]);
     return sums_;
