@@ -254,8 +254,9 @@ std::shared_ptr<Pool> page_locked_pool() {
     cudaGetLastError();
     return nullptr;
   };
+  const auto free = [](void* data) { cudaFreeHost(data); };
   static const auto* const instance =
-      new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = [](void* data) { cudaFreeHost(data); }}));
+      new auto(std::make_shared<Pool>(Pool::Source{.allocate = allocate, .free = free}));
   return *instance;
 }
 Pinned::Pinned(int64_t bytes) {

@@ -234,7 +234,8 @@ void Trainer::move_stream_states(bool to_first) {
       } else if (ranks_->rank() == to) {
         state = empty_stream_state();
         ranks_->wait(ranks_->receive(from, &state.length, sizeof state.length));
-        for (const auto& [path, states] : receive_tensors(*ranks_, from)) state.entries[path].states = states.to(device_);
+        for (const auto& [path, states] : receive_tensors(*ranks_, from))
+          state.entries[path].states = states.to(device_);
       }
     }
 }
