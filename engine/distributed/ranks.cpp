@@ -29,11 +29,14 @@ constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice 
 }  // namespace
 
 Ranks::Ranks(std::unique_ptr<Transport> transport, double wait_limit)
-    : transport_(std::move(transport)), rank_(transport_->rank()), count_(transport_->count()) {
-  if (count_ == 1) return;
-  start_notices();
-  wait_limit_ = greeting_limit, stage_ = "the greeting; if the hosts have several networks, name one: "
-                                         "--mca btl_tcp_if_include 10.0.0.0/24";
+    : transport_(std::move(transport)), rank_(transport_->rank()), count_(transport_->count()),
+      wait_limit_(wait_limit) {
+  if (count_ > 1) start_notices();
+}
+
+void Ranks::greet() {
+  const double wait_limit = std::exchange(wait_limit_, greeting_limit);
+  stage_ = "the greeting; if the hosts have several networks, name one: --mca btl_tcp_if_include 10.0.0.0/24";
   hosts_ = meet(host_name());
   wait_limit_ = wait_limit, stage_ = "the start";
 }
@@ -96,7 +99,7 @@ void Ranks::wait_until(const IsDone& is_done, int64_t peer) {
     waited = seconds_since(begin);
     if (waited > wait_limit_) fail_for_silence(peer);
   }
-  seconds_waited_ += waited;
+  seconds_waited_ += seconds_since(begin);
 }
 
 void Ranks::send(int64_t to, const void* data, int64_t bytes) {

@@ -30,9 +30,10 @@ class Ranks {
   static constexpr int64_t piece_bytes = int64_t{1} << 20;
 
   Ranks() = default;
-  // Learns the hosts of the others. wait_limit: seconds without a message, after which a wait throws.
+  // wait_limit: seconds without a message, after which a wait throws.
   Ranks(std::unique_ptr<Transport> transport, double wait_limit);
   Ranks(const Ranks&) = delete;
+  void greet();  // called by all ranks together, first; learns the hosts of the others
 
   int64_t rank() const { return rank_; }
   int64_t count() const { return count_; }

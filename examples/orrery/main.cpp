@@ -179,6 +179,7 @@ int main(int argc, char** argv) {
       end_program(code);
     } catch (...) {
       output.finish_after_error();
+      end_other_ranks();
       throw;
     }
   } catch (...) {

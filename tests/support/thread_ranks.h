@@ -101,6 +101,7 @@ void on_thread_ranks(int64_t count, const Work& work, double wait_limit = 60, bo
         std::unique_lock lock(turn, std::defer_lock);
         if (in_turns) lock.lock();
         Ranks ranks(std::make_unique<ThreadTransport>(mail, r, count, in_turns ? &turn : nullptr), wait_limit);
+        ranks.greet();
         work(ranks);
       } catch (...) {
         errors[static_cast<size_t>(r)] = std::current_exception();

@@ -53,7 +53,7 @@ std::string message_of_current_exception() {
 // Each process of the launcher fails in the same way. Rank 0 prints; a launcher ends all processes
 // when the first one fails, so the others wait for that.
 [[noreturn]] void fail_once(const Launch& launch) {
-  if (launch.rank == 0) throw;
+  if (launch.rank == 0) end_program(exit_code_of_current_exception());
   std::this_thread::sleep_for(std::chrono::seconds(2));
   const Silence silence;
   end_program(exit_code_of_current_exception());
@@ -87,6 +87,8 @@ int on_ranks(const std::function<int(Ranks&)>& work) {
   if (launch.rank > 0) silence = std::make_unique<Silence>();
   Ranks ranks(std::move(transport), default_wait_limit);
   try {
+    if (!work) throw;
+    ranks.greet();
     use_cores(ranks);
     const int code = work(ranks);
     ranks.finish();
@@ -105,12 +107,12 @@ void check_one_process(const std::string& command) {
   const Launch launch = launch_of_process();
   if (!launch.has_others()) return;
   const bool has_pool = command == "sweep" || command == "study";
-  try {
-    fail_usage("orrery ", command, " runs in one process, not as one of ", launch.count, "; leave the launcher out",
-               has_pool ? ", and start it once on each machine with the same --runs" : "");
-  } catch (...) {
-    fail_once(launch);
-  }
+  fail_usage("orrery ", command, " runs in one process, not as one of ", launch.count, "; leave the launcher out",
+             has_pool ? ", and start it once on each machine with the same --runs" : "");
+}
+
+void end_other_ranks() {
+  if (launch_of_process().has_others()) on_ranks({});
 }
 
 }  // namespace orrery::program

@@ -12,9 +12,12 @@ namespace orrery::program {
 // work's exit code.
 int on_ranks(const std::function<int(Ranks&)>& work);
 
-// Throws on rank 0, ends others in silence, if a launcher has started several processes for a
-// command of one:
+// Throws if a launcher has started several processes for a command of one:
 //   orrery generate runs in one process, not as one of 4; leave the launcher out
 void check_one_process(const std::string& command);
+
+// Ends all processes with the exception that is being handled, if a launcher has started several. It joins MPI, where
+// others may wait for this process, which MPICH does not end.
+void end_other_ranks();
 
 }  // namespace orrery::program
