@@ -22,15 +22,20 @@ judge() {  # WHAT STATUS
   fi
 }
 
-# on MPI N COMMAND...: by that launcher; N = 1 without one.
-on() {
-  mpi=$1 ranks=$2
-  shift 2
-  case $mpi-$ranks in
-    *-1) "$@" ;;
-    openmpi-*) mpirun.openmpi -n "$ranks" --oversubscribe --bind-to none "$@" ;;
-    mpich-*) mpirun.mpich -n "$ranks" "$@" ;;
+# launcher MPI N: its words; none for N = 1.
+launcher() {
+  case $1-$2 in
+    *-1) ;;
+    openmpi-*) echo "mpirun.openmpi -n $2 --oversubscribe --bind-to none" ;;
+    mpich-*) echo "mpirun.mpich -n $2" ;;
   esac
+}
+# on MPI N COMMAND...: by that launcher.
+on() {
+  words=$(launcher "$1" "$2")
+  shift 2
+  # shellcheck disable=SC2086
+  $words "$@"
 }
 mpis=
 for mpi in openmpi mpich; do
@@ -200,6 +205,8 @@ for mpi in $mpis; do
   ends "a request to end" "$mpi" "$([ "$mpi" = openmpi ] && echo USR1 || echo TERM)" launcher
 done
 
+# shellcheck disable=SC2086
+train verified none 1 $gpt --data="$work/text.txt" --steps=2
 for mpi in $mpis; do
   # shellcheck disable=SC2086
   {
@@ -216,6 +223,14 @@ for mpi in $mpis; do
       --out=text.1/run
     says "another command" "$mpi" 2 2 "orrery generate runs in one process, not as one of 2" "$orrery" generate \
       text.1/run
+    says "a command that does not join" "$mpi" 1 1 "rank 1: orrery list runs in one process, not as one of 2" \
+      $(launcher "$mpi" 2 | sed 's/2/1/') "$orrery" train $gpt --data=text.txt --out=refused : -n 1 "$orrery" list
+    says "a run that is interrupted and resumed on 3 ranks" "$mpi" 1 0 "all bytes are identical" "$orrery" \
+      verify_resume verified/run --steps=2 --launcher="$(launcher "$mpi" 3)"
+    says "too few parts for the launcher" "$mpi" 1 1 "gradient_parts is 8; use" "$orrery" verify_resume verified/run \
+      --steps=2 --launcher="$(launcher "$mpi" 9)"
+    says "a forecast" "$mpi" 2 3 "forecast .* 1 rank: about .*; 2 ranks: .* exchange; .*; 8 ranks: " "$orrery" \
+      train $gpt --data=text.txt --steps=2 --out="forecast.$mpi"
     # shellcheck disable=SC2016
     says "other data on one rank" "$mpi" 2 1 "differs from rank 0 .* in training data" sh -c '
       rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace {
 constexpr const char* program_file = "/proc/self/exe";
 
 // Runs in the child between fork and exec: only calls that are safe there. Sends errno to `errors`.
-[[noreturn]] void exec_child(char* const* arguments, int out, int inherited, pid_t parent, int errors) {
+[[noreturn]] void exec_child(const char* program, char* const* arguments, int out, int inherited, pid_t parent,
+                             int errors) {
   const auto require = [&](bool done) {
     if (done) return;
     const int error = errno;
@@ -41,7 +43,7 @@ constexpr const char* program_file = "/proc/self/exe";
   require(in >= 0);
   require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
   require(inherited < 0 || ::fcntl(inherited, F_SETFD, 0) == 0);  // stays open across exec
-  ::execv(program_file, arguments);
+  ::execvp(program, arguments);
   require(false);
   ::_exit(127);
 }
@@ -49,9 +51,11 @@ constexpr const char* program_file = "/proc/self/exe";
 }  // namespace
 
 Subprocess::Subprocess(const std::string& command, std::vector<std::string> arguments, const std::string& log,
-                       int inherited) {
-  arguments.insert(arguments.begin(), "orrery");
-  proc_path(command + ": starting a run", program_file);
+                       int inherited, const std::vector<std::string>& launcher) {
+  std::string program = proc_path(command + ": starting a run", program_file);
+  arguments.insert(arguments.begin(), launcher.empty() ? "orrery" : std::filesystem::read_symlink(program).string());
+  arguments.insert(arguments.begin(), launcher.begin(), launcher.end());
+  if (!launcher.empty()) program = launcher[0];
   const Descriptor log_file(open_unlinked(log, O_WRONLY | O_TRUNC));
   check(log_file.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
   std::vector<char*> raw;
@@ -63,11 +67,11 @@ Subprocess::Subprocess(const std::string& command, std::vector<std::string> argu
   Descriptor to(ends[1]);
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ == 0) exec_child(raw.data(), log_file.number(), inherited, parent, to.number());
+  if (process_ == 0) exec_child(program.c_str(), raw.data(), log_file.number(), inherited, parent, to.number());
   int error = process_ < 0 ? errno : 0;
   to.close();
   if (process_ > 0 && ::read(from.number(), &error, sizeof error) > 0) ::waitpid(process_, nullptr, 0);
-  check(error == 0, command, ": cannot start ", program_file, ": ", std::strerror(error));
+  check(error == 0, command, ": cannot start ", program, ": ", std::strerror(error));
 }
 
 Subprocess::~Subprocess() {
@@ -93,7 +97,7 @@ std::string failure_of(int status, const std::string& log) {
     if (line.starts_with("orrery: ")) last = line.substr(8);
   if (!last.empty()) return last;
   const int code = WEXITSTATUS(status), signal = WIFSIGNALED(status) ? WTERMSIG(status) : code - 128;
-  return signal > 0 ? text("the process was ended by signal ", signal)
+  return signal > 0 && code < 255 ? text("the process was ended by signal ", signal)
                     : text("the process ended with exit code ", code, " and no error message");
 }
 

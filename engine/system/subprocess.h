@@ -14,9 +14,10 @@ class Subprocess {
  public:
   // Starts the program with these arguments, without input; its output goes to the file `log`. It
   // has its own process group: Ctrl-C reaches this process, which forwards it. The descriptor
-  // `inherited` stays open in the child (-1: none). Error messages begin with `command`.
+  // `inherited` stays open in the child (-1: none). Error messages begin with `command`. With `launcher`,
+  // words such as mpirun -n 3, the child is that program, whose last arguments are this one and `arguments`.
   Subprocess(const std::string& command, std::vector<std::string> arguments, const std::string& log,
-             int inherited = -1);
+             int inherited = -1, const std::vector<std::string>& launcher = {});
   ~Subprocess();  // stops a running child and waits for its end
   Subprocess(const Subprocess&) = delete;
 

@@ -14,6 +14,7 @@
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/signal_propagation.h"
+#include "models/training/step_forecast.h"
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {
@@ -159,16 +160,11 @@ RunStart::RunStart(const TrainSettings& settings, std::string resumed_checkpoint
   if (resumed.empty()) trained_on = as_of_init_from(std::move(trained_on));
 }
 
-IndexRange micro_batches_of(const TrainSettings& s, int64_t ranks, int64_t rank) {
-  const int64_t all = s.gradient_accumulation_steps;
-  const IndexRange parts = share_of(s.gradient_parts, ranks, rank);
-  return {share_of(all, s.gradient_parts, parts.begin).begin, share_of(all, s.gradient_parts, parts.end - 1).end};
-}
-
 std::unique_ptr<Task> make_task(TrainSettings& s, const RunStart& start, const Ranks& ranks) {
   const TaskOptions options{.batch_size = s.batch_size,
                             .micro_batches = s.gradient_accumulation_steps,
-                            .own_micro_batches = micro_batches_of(s, ranks.count(), ranks.rank()),
+                            .own_micro_batches = micro_batches_of(ranks.rank(), ranks.count(), s.gradient_parts,
+                                                                  s.gradient_accumulation_steps),
                             .seed = static_cast<uint64_t>(s.seed),
                             .tokenizer = start.state.tokenizer,
                             .trained_on = start.trained_on,

@@ -35,8 +35,6 @@ struct RunStart {
   RunStart(const TrainSettings& settings, std::string resumed_checkpoint, Ranks* ranks = nullptr);
 };
 
-// The micro-batches of a step that rank `rank` of `ranks` computes: those of its share of the parts.
-IndexRange micro_batches_of(const TrainSettings& settings, int64_t ranks, int64_t rank);
 // Reads the data and sets the model's settings that depend on them, such as its vocabulary. Throws
 // if the run does not fit to the data or to the checkpoint.
 std::unique_ptr<Task> make_task(TrainSettings& settings, const RunStart& start, const Ranks& ranks = {});

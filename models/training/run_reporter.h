@@ -28,6 +28,7 @@ struct StepReport {  // after each update
   int64_t memory;           // bytes; peak of the memory held by tensors
   double seconds_left;
   double mfu;  // fraction of the machine's peak FLOPS (MFU), 0 to 1; NaN if the peak is unknown
+  double exchange_seconds;  // with other ranks: of this step, measured in the second one of this process; else 0
 };
 
 // Optional callbacks. If one throws, the run saves a checkpoint, then rethrows the exception.

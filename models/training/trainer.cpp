@@ -187,6 +187,7 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const TrainSettings& s = settings_;
   if (has_others()) ranks_->set_stage(orrery::text("step ", step_ + 1));
   auto began = Clock::now();
+  const double waited = ranks_->seconds_waited();
   auto* const numbers = numbers_->begin<int32_t>();
   send_batches();
   for (int64_t micro = 0; micro < s.gradient_accumulation_steps; ++micro)
@@ -215,8 +216,8 @@ void Trainer::queue_step(const FiniteGuard::Observer& each) {
   const size_t status = optimizer_->fetch_status(), losses = losses_read_->fetch();
   if (logs_metrics && has_others()) gather_for_metrics();
   if (logs_metrics && ranks_->is_first()) collect_metrics(metrics, logged_metrics_, *parameters_);
-  in_flight_.push_back(
-      {step_, learning_rate, began, status, losses, fractions_->step(), inputs_->flops, std::move(metrics)});
+  in_flight_.push_back({step_, learning_rate, began, status, losses, fractions_->step(), inputs_->flops,
+                        ranks_->seconds_waited() - waited, std::move(metrics)});
 }
 
 void Trainer::report(RunReporter& reporter) {
@@ -246,10 +247,15 @@ void Trainer::report(RunReporter& reporter) {
   const double mfu = peak_flops_ > 0 ? done.flops / seconds / peak_flops_ : NAN;
   if (peak_flops_ > 0) row.emplace_back("mfu", mfu);
   row.insert(row.end(), done.metrics.begin(), done.metrics.end());
+  double exchange = 0;  // seconds of the rank that waits least, for the others wait for it, too
+  if (has_others() && done.step == first_step_ + 2) {
+    const std::vector<double> of_ranks = ranks_->share_numbers({&done.seconds_waited, 1});
+    exchange = *std::min_element(of_ranks.begin(), of_ranks.end());
+  }
   const double left =
       step_seconds_ / static_cast<double>(done.step - first_step_) * static_cast<double>(s.steps - done.step);
   reporter.step({done.step, s.steps, loss, norm, done.learning_rate, seconds * 1e3, task_->unit(), units / seconds,
-                 memory_use(device_).peak, left, mfu},
+                 memory_use(device_).peak, left, mfu, exchange},
                 row);
 }
 

@@ -69,7 +69,7 @@ class Trainer {
     Clock::time_point began;
     size_t status, losses;  // tickets of the transfers to the host
     BatchCounts counts;     // sums over all micro-batches
-    double flops;
+    double flops, seconds_waited;  // for other ranks
     MetricRow metrics;
   };
   static double seconds_between(Clock::time_point from, Clock::time_point to) {

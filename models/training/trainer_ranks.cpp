@@ -13,7 +13,7 @@
 #include "engine/types/usage_error.h"
 #include "models/formats/json.h"
 #include "models/training/resume.h"
-#include "models/training/run_plan.h"
+#include "models/training/step_forecast.h"
 #include "models/training/trainer.h"
 #include "nn/base/step_records.h"
 
@@ -81,7 +81,8 @@ std::vector<std::pair<std::string, Tensor>> receive_tensors(Ranks& ranks, int64_
 }  // namespace
 
 IndexRange Trainer::micro_batches_of(int64_t rank) const {
-  return models::micro_batches_of(settings_, ranks_->count(), rank);
+  return models::micro_batches_of(rank, ranks_->count(), settings_.gradient_parts,
+                                  settings_.gradient_accumulation_steps);
 }
 
 void Trainer::check_ranks() const {

@@ -111,7 +111,10 @@ TEST_CASE("verify_resume: a run that cannot be resumed is refused, and no files 
   // An error in one of the trainings names that training.
   REQUIRE(run_orrery(train_tiny(folder, "run", {})).code == 0);
   fs::remove(folder / "text.txt");
-  refusal({folder / "run"}).names("uninterrupted").names("text.txt").value("No such file");
+  refusal({folder / "run"}).names("until the interruption").names("text.txt").value("No such file");
+  refusal({folder / "run", "--launcher=no_such_program -n 3"}).value("no_such_program").value("No such file");
+  refusal({folder / "run", "--launcher=false"}).names("until the interruption").value("exit code 1");
+  refusal({folder / "run", "--launcher=true"}).names("until the interruption").names("step 4").value(14);
   CHECK(!fs::exists(folder / "run.verify_resume"));
 }
 

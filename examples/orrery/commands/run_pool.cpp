@@ -82,7 +82,8 @@ class Pool {
       for (size_t tries = waiting_.size(); !end() && tries > 0 && running_.size() < at_once; --tries) begin_next();
       collect();
       if (busy_ && running_.empty() && !std::exchange(warned_, true))
-        events_.warning(text(path(busy_->id, ""), " is in use by another program; waiting until it ends"));
+        events_.warning(text(path(busy_->id, ""), " is in use by another program; waiting until it ends; its log ",
+                             path(busy_->id, ".log"), " names the host"));
       if (events_.tick) events_.tick(running_.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

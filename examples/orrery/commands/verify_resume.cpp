@@ -1,8 +1,12 @@
 // orrery verify_resume: continues a run twice, once interrupted, and checks for identical bytes.
+#include <sys/wait.h>
+
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -33,29 +37,16 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct VerifySettings {
-  std::string out, part;
-  int64_t steps = 10, until = 0;
+  std::string out, launcher;
+  int64_t steps = 10;
 
   template <class V>
   void visit(V& v) {
     v("out", out, "new folder for the two runs, removed if they agree; if not given, RUN.verify_resume");
     v("steps", steps, "steps before the interruption, and as many after it", between(1, 1e6));
-    // Hidden settings with which the command starts itself for a part of the training.
-    v("|part", part, "file of settings");
-    v("|until", until, "step after which the part ends", between(0, 1e9));
+    v("launcher", launcher, "words that start the interrupted run, such as 'mpirun -n 3'; the other is one process");
   }
 };
-
-// Ends like an interrupted run, so that the schedule covers all its steps.
-int train_part(const std::string& settings_file, int64_t until) {
-  models::Trainer trainer(models::settings_in_file(settings_file));
-  const StopSignals signals;
-  models::TrainingEvents events;
-  const bool ends_early = until < trainer.settings().steps;
-  events.stop = [&] { return signals.received() != 0 || (ends_early && trainer.steps_done() >= until); };
-  trainer.run(events);
-  return signals.received() == 0 ? 0 : 128 + signals.received();
-}
 
 struct Interrupted {
   int signal;
@@ -95,6 +86,11 @@ void copy_files(const std::string& from, const std::string& to) {
   }
 }
 
+std::vector<std::string> words_of(const std::string& launcher) {
+  std::istringstream in(launcher);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 std::string sibling_folder(const std::string& run) {
   const std::string path = without_last_slashes(fs::absolute(run).lexically_normal().string());
   return (fs::path(run).is_absolute() ? path : fs::path(path).lexically_proximate(fs::current_path()).string()) +
@@ -117,15 +113,15 @@ class Verification {
                        ", interrupted after step ", with_commas(middle_)));
   }
 
-  // Trains both runs at the same path, because checkpoints contain `out`.
-  void train() {
+  // Trains both runs at the same path, because checkpoints contain `out`. The launcher is first, as it may fail.
+  void train(const std::vector<std::string>& launcher) {
     begin();
-    train_until(end_, "uninterrupted");
-    rename_file(settings_.out, work_ / "uninterrupted");
-    begin();
-    train_until(middle_, "until the interruption");
-    train_until(end_, "resumed in a new process");
+    train_until(middle_, "until the interruption", launcher);
+    train_until(end_, "resumed in a new process", launcher);
     rename_file(settings_.out, work_ / "resumed");
+    begin();
+    train_until(end_, "uninterrupted", {});
+    rename_file(settings_.out, work_ / "uninterrupted");
   }
 
   void compare() {
@@ -174,21 +170,27 @@ class Verification {
 
   void begin() const { copy_files(work_ / "begin", settings_.out + "/" + checkpoint_name_); }
 
-  void train_until(int64_t step, const std::string& what) const {
+  void train_until(int64_t step, const std::string& what, const std::vector<std::string>& launcher) const {
     const auto began = Clock::now();
     const std::string log = work_ / "log";
     const Progress progress("training " + what);
     Subprocess child("verify_resume",
                      models::with_plugins(
-                         {"verify_resume", "--part=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
-                     log);
+                         {"train", "--config=" + (work_ / "settings.toml"), "--until=" + std::to_string(step)}),
+                     log, -1, launcher);
     std::optional<int> status;
     for (bool signaled = false; !(status = child.poll());) {
       if (signals_.received() != 0 && !std::exchange(signaled, true)) child.stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (signals_.received() != 0) throw Interrupted{signals_.received()};
-    if (*status != 0) fail("verify_resume: ", what, ": ", failure_of(*status, log));
+    if (*status != 0 && !(WIFEXITED(*status) && WEXITSTATUS(*status) == worse_than_uniform)) {
+      const std::string why = failure_of(*status, log), all = read_file(log);
+      if (!launcher.empty() && all.find(why) == std::string::npos) print_message(all);  // the launcher's own error
+      fail("verify_resume: ", what, ": ", why);
+    }
+    const int64_t last = models::read_state(models::latest_checkpoint(settings_.out)).step;
+    check(last == step, "verify_resume: ", what, ": the run ended after step ", last, ", not ", step);
     print_message(text("  ", what, ": ", fixed(std::chrono::duration<double>(Clock::now() - began).count(), 1), " s"));
   }
 
@@ -214,7 +216,6 @@ CommandHelp verify_resume_help(const Arguments&) {
 int verify_resume(const Arguments& arguments) {
   VerifySettings s;
   const std::vector<std::string> words = read_arguments("verify_resume", arguments, settings_of(s));
-  if (!s.part.empty()) return train_part(s.part, s.until);
   check_usage(words.size() == 1, "verify_resume: ", words.size(),
               " runs are given; give one, as in orrery verify_resume runs/mine");
   models::check_is_run("verify_resume", words[0]);
@@ -222,7 +223,7 @@ int verify_resume(const Arguments& arguments) {
   check(missing.empty(), "verify_resume: ", words[0], ": ", missing);
   try {
     Verification verification(words[0], s);
-    verification.train();
+    verification.train(words_of(s.launcher));
     verification.compare();
   } catch (const Interrupted& interrupted) {
     print_message("stopped");
