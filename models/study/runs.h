@@ -6,7 +6,7 @@
 //   pool/ID/        its folder
 //
 // ID is RUN-SOURCES, such as 0123456789abcdef-0123456789ab: the run_hash, and the source_hash of the
-// program that trains it (models/study/source_hash.h). Older versions wrote run_hash alone.
+// program that trains it (models/source_hash.h). Older versions wrote run_hash alone.
 #pragma once
 
 #include <map>

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/matmul/matmul.h"
-#include "engine/system/build_facts.h"
 #include "engine/system/hash.h"
 #include "engine/system/version.h"
 #include "engine/types/usage_error.h"
 #include "models/formats/json.h"
+#include "models/source_hash.h"
 #include "models/training/resume.h"
 #include "models/training/step_forecast.h"
 #include "models/training/trainer.h"
@@ -100,7 +100,8 @@ void Trainer::check_ranks() const {
 
 void Trainer::compare_ranks() {
   if (!has_others()) return;
-  Json facts = {{"version of orrery", build().version + ", headers " + build_facts::headers},
+  const Build built = build();
+  Json facts = {{"version of orrery", orrery::text(built.version, " (sources ", source_hash, ")")},
                 {"training data", text_of(task_->fingerprint())}};
   for (const auto& [key, value] : list_settings(settings_)) facts[key] = value;
   for (const auto& [name, data] : with_loaded_plugins(task_->extra_inputs())) facts[name] = text_of(data);
@@ -112,6 +113,7 @@ void Trainer::compare_ranks() {
     rank_notes_.push_back(orrery::text(ranks_->count_on_host(), " ranks of host ", ranks_->hosts()[0],
                                        " share a GPU, unless CUDA_VISIBLE_DEVICES gives each of them its own"));
   const Json machine = {{"instruction sets", processor_instruction_sets()},
+                        {"the compiler", built.compiler + " " + built.flags},
                         {"matrix products", blas_description()},
                         {"the C library", gnu_get_libc_version()}};
   compare(*ranks_, machine, [&](int64_t r, const std::string& name, const std::string& its, const std::string& first) {

@@ -1,6 +1,6 @@
-# models/study/source_hash.cmake: changes of the sources that change the hash, and changes that do not.
+# models/source_hash.cmake: changes of the sources that change the hash, and changes that do not.
 cmake_minimum_required(VERSION 3.25)
-set(script "${CMAKE_CURRENT_LIST_DIR}/../../models/study/source_hash.cmake")
+set(script "${CMAKE_CURRENT_LIST_DIR}/../../models/source_hash.cmake")
 execute_process(COMMAND mktemp -d OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 
 # hash_with(variable text): sets `variable` to the hash of a tree whose nn/a/a.cpp holds `text`.

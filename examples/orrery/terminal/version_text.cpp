@@ -4,7 +4,7 @@
 #include "engine/matmul/matmul.h"
 #include "engine/system/version.h"
 #include "engine/types/check.h"
-#include "models/study/source_hash.h"
+#include "models/source_hash.h"
 
 namespace orrery::program {
 

@@ -1,4 +1,4 @@
-# orrery_hash_sources(OUTPUT): OUTPUT is a source file that defines source_hash (models/study/source_hash.h). It is written
+# orrery_hash_sources(OUTPUT): OUTPUT is a source file that defines source_hash (models/source_hash.h). It is written
 # at configure time, and again by the target orrery_source_hash when one of the sources has changed since.
 # As a script, cmake -DROOT=FOLDER -DCUDA=ON|OFF -DOUTPUT=FILE -P source_hash.cmake writes the file.
 
@@ -11,7 +11,7 @@ function(orrery_hash_sources output)
     list(APPEND patterns ${orrery_hashed_for_cuda})
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
-  set(script "${PROJECT_SOURCE_DIR}/models/study/source_hash.cmake")
+  set(script "${PROJECT_SOURCE_DIR}/models/source_hash.cmake")
   set(command "${CMAKE_COMMAND}" "-DROOT=${PROJECT_SOURCE_DIR}" "-DCUDA=${ORRERY_CUDA}" "-DOUTPUT=${output}" -P "${script}")
   execute_process(COMMAND ${command} COMMAND_ERROR_IS_FATAL ANY)
   add_custom_command(OUTPUT "${output}" COMMAND ${command} COMMAND "${CMAKE_COMMAND}" -E touch "${output}" DEPENDS ${sources} "${script}" VERBATIM
@@ -36,7 +36,7 @@ execute_process(COMMAND sed -zE "s@(${literal})|${comment}@\\1@g; s/[ \\t\\r\\n]
 string(SHA256 hash "${text}")
 string(SUBSTRING "${hash}" 0 12 hash)
 # file(CONFIGURE) keeps an unchanged file's time, so a second configuration compiles nothing.
-file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT "#include \"models/study/source_hash.h\"
+file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT "#include \"models/source_hash.h\"
 
 namespace orrery::models {
 const char* const source_hash = \"${hash}\";
