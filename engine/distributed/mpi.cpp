@@ -1,6 +1,7 @@
 // The transport over MPI. This file alone includes mpi.h. It is one library for each MPI that
 // the build found, which launcher.cpp opens, so that a program of one process loads no MPI.
 #include <mpi.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -62,10 +63,20 @@ class MpiTransport final : public Transport {
       if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  void finish() override { check_mpi(MPI_Finalize(), "end"); }
+  void finish() override {
+#if defined(MPICH_VERSION)
+    // Over TCP, a process of MPICH before 4.2 in MPI_Finalize needs answers of the others, which they give before
+    // MPI_Finalize or at its begin, but not later (mpich#6596). So all begin when none receives messages any more.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+#endif
+    ::alarm(60);  // for a host that is lost now
+    check_mpi(MPI_Finalize(), "end");
+    ::alarm(0);
+  }
   // Open MPI ends all when one process ends with an error; after MPI_Abort it would wait for a host that is lost.
   void end_all([[maybe_unused]] int code) override {
 #if defined(MPICH_VERSION)
+    ::alarm(2);  // on the host that is lost, MPI_Abort does not return
     MPI_Abort(MPI_COMM_WORLD, code);
 #endif
   }
