@@ -2,12 +2,15 @@
 # sh tests/kill_resume_test.sh N [BUILD]: kills a small run N times at random moments (kill -9), often while it writes a
 # checkpoint, and resumes it; its folder must end with the bytes of an uninterrupted run.  Then N pairs of runs start
 # at once in one folder: one must finish undisturbed, the other must be refused.
+# MPI=openmpi or MPI=mpich in the environment: each start has 2, 3 or 4 ranks at random, of which any one is killed; the
+# bytes are still those of one process.
 # The last line is "N passed, N failed"; SEED=2 in the environment gives other moments.
 set -u
 count=${1:?usage: sh tests/kill_resume_test.sh N [BUILD]}
 cd "$(dirname "$0")/.." || exit 1
 orrery=$(cd "${2:-build}" && pwd)/orrery
-work=$(mktemp -d)
+work=$(mktemp -d) MPI=${MPI:-} ranks=2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=false
 trap 'rm -rf "$work"' EXIT
 give_up() {
   cat "$work/log"
@@ -33,13 +36,33 @@ evaluate_every = 20
 keep_checkpoints = 2
 dropout = 0.1
 END
+[ -z "$MPI" ] || printf 'gradient_accumulation_steps = 4\ngradient_parts = 4\n' >> kill.toml
 
 # Exit codes of a complete run; 3: it was too short to learn anything.
 complete() { [ "$1" = 0 ] || [ "$1" = 3 ]; }
 # Each round has its own folder; paths in the files are relative, so they are equal in all.
 enter() { mkdir "$work/$1" && cd "$work/$1" || exit 1; }
 leave() { cd "$work" && rm -rf "${work:?}/$1"; }
-slow_train() { exec env LD_PRELOAD="$work/slow.so" "$orrery" train --config=../kill.toml "$@"; }
+slow_train() {
+  [ -n "$MPI" ] || exec env LD_PRELOAD="$work/slow.so" "$orrery" train --config=../kill.toml "$@"
+  # shellcheck disable=SC2016
+  set -- -n "$ranks" sh -c 'echo $$ > "pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && LD_PRELOAD=$0 exec "$@"' \
+    "$work/slow.so" "$orrery" train --config=../kill.toml "$@"
+  [ "$MPI" = mpich ] || set -- --oversubscribe --bind-to none "$@"
+  "mpirun.$MPI" "$@"
+  code=$?
+  [ $code != 9 ] || code=137  # MPICH gives the signal
+  return $code
+}
+# draw N: one of 0 to N - 1, another for each kill.
+draw() { awk -v n="$1" -v at="${SEED:-1}000$killed" 'BEGIN { srand(at); print int(rand() * n) }'; }
+# The process to kill: the one that was started or, when it has started, any rank.
+victim() {
+  [ -n "$MPI" ] || { echo "$1" && return; }
+  rank=pid.$(draw "$ranks")
+  for _ in $(seq 100); do [ -s "$rank" ] && break; sleep 0.1; done
+  cat "$rank"
+}
 
 # Prints the files of a run and their hash, without values that depend on the clock.
 digest() {
@@ -62,7 +85,7 @@ judge() {
 
 enter whole
 began=$(date +%s%N)
-(slow_train) > ../log 2>&1 || complete $? || give_up "the undisturbed run failed"
+(MPI='' && slow_train) > ../log 2>&1 || complete $? || give_up "the undisturbed run failed"
 most=$(($(date +%s%N) - began))
 digest > ../expected
 awk -v n="$count" -v seed="${SEED:-1}" -v most="$most" \
@@ -75,13 +98,15 @@ while [ $killed -lt "$count" ]; do
   while [ $status = 137 ]; do  # three kills, then it may finish
     resume=no
     for checkpoint in run/step_??????; do [ ! -d "$checkpoint" ] || resume=yes; done
+    [ -z "$MPI" ] || { ranks=$((2 + $(draw 3))) && rm -f pid.*; }
     (slow_train --resume=$resume) > log 2>&1 &
+    started=$!
     if [ $kills -lt 3 ] && [ $killed -lt "$count" ]; then
-      kills=$((kills + 1)) killed=$((killed + 1))
+      kills=$((kills + 1)) killed=$((killed + 1)) process=$(victim $started)
       sleep "$(sed -n ${killed}p ../moments)"
-      kill -9 $! 2> ../ignored
+      kill -9 "$process" 2> ../ignored
     fi
-    wait $! 2> ../ignored
+    wait $started 2> ../ignored
     status=$?
     for partial in run/*.partial; do
       [ ! -e "$partial" ] || { inside=$((inside + 1)) && break; }
