@@ -21,7 +21,6 @@ most_of_groups = 227 * 1024
 # Bytes that these kernels may spill, because they spill outside of their loops (checked by gpu_static/count.py).
 may_spill = {
     ("sm_120", "tensor_core_kernel<192,"): 72,
-    ("sm_90a", "warp_group_attention_backward_keys_kernel<"): 416,  # the warp that copies, which has 24 or 40 registers
 }
 arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
 everything = "--all" in sys.argv[1:]

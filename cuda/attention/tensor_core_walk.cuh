@@ -5,30 +5,40 @@
 
 namespace orrery::cuda {
 
-// ---- documents and the mask's table
+// ---- documents and the mask's table, by a whole warp
+//
+// A warp that copies for warp groups has few registers: in_register() keeps the compiler from computing before the loop
+// over tiles, where the results would be in registers.
 
-// Returns the range of documents of `count` tokens from `first` on; called by a whole warp.
-__device__ inline DocumentRange range_of(const int32_t* documents, int64_t first, int count) {
+__device__ inline DocumentRange range_of(const int32_t* documents, int count) {
   DocumentRange range;
-  for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[first + n]);
+#pragma unroll 1
+  for (int n = lane_of_warp(); n < count; n += 32) range.add(documents[n]);
   return {across_lanes(range.lowest, Smaller{}, 32), across_lanes(range.highest, Larger{}, 32)};
 }
-template <class P>
-__device__ DocumentRange documents_of(const P& p, const QueryTile& q, int side) {
-  return range_of(p.query_document_ids, int64_t{in_register(q.sequence)} * p.queries + q.first,
-                  minimum(side, p.queries - q.first));
+// Returns true if the range meets that of `count` documents. It takes fewer registers than range_of().
+__device__ inline bool meets(const DocumentRange& range, const int32_t* documents, int count) {
+  bool above = false, below = false;
+#pragma unroll 1
+  for (int n = lane_of_warp(); n < count; n += 32)
+    above = above || documents[n] >= range.lowest, below = below || documents[n] <= range.highest;
+  return __ballot_sync(~0u, above) && __ballot_sync(~0u, below);
 }
 template <class P>
-__device__ DocumentRange documents_of(const P& p, int sequence, const KeyTile& keys, int side) {
-  return range_of(p.key_document_ids, int64_t{in_register(sequence)} * p.keys + keys.first,
-                  minimum(side, keys.end - keys.first));
+__device__ const int32_t* query_documents(const P& p, int sequence, int first) {
+  return p.query_document_ids + int64_t{in_register(sequence)} * in_register(p.queries) + first;
 }
-
-// Ways to skip tiles that the band leaves.
-enum : int { by_documents = 1, by_table = 2 };
 template <class P>
-__device__ int ways_to_skip(const P& p) {
-  return in_register((p.query_document_ids ? by_documents : 0) | (p.bits ? by_table : 0));
+__device__ const int32_t* key_documents(const P& p, int sequence, int first) {
+  return p.key_document_ids + int64_t{in_register(sequence)} * in_register(p.keys) + first;
+}
+// Returns true if the table hides all of a tile of at most 128 x 256 pairs.
+template <class P>
+__device__ bool hidden_by_table(const P& p, int i, int queries, int j, int keys) {
+  constexpr int side = MaskView::tile;
+  const int lane = in_register(lane_of_warp()), a = i / side + lane / 8, b = j / side + lane % 8;
+  const bool exists = a * side < minimum(i + queries, p.queries) && b * side < minimum(j + keys, p.keys);
+  return !__ballot_sync(~0u, exists && Coverage{p.coverage[int64_t{a} * (p.words * 32 / side) + b]} != Coverage::none);
 }
 
 // The tiles of keys that a tile of queries walks, without slots.
@@ -42,8 +52,8 @@ class KeyWalk {
         side_(side),
         length_(length_of(p, q.sequence)),
         keys_(keys_of_queries(p, q.first, queries, length_)) {
-    skips_ = ways_to_skip(p);
-    if (skips_ & by_documents) documents_ = documents_of(p, q, queries);
+    if (p.query_document_ids)
+      documents_ = range_of(query_documents(p, q.sequence, q.first), minimum(queries, p.queries - q.first));
   }
   __device__ KeyTile begin() const { return visible_from({false, keys_.begin / side_ * side_, length_}); }
   __device__ KeyTile after(const KeyTile& tile) const { return visible_from({false, tile.first + side_, length_}); }
@@ -51,18 +61,18 @@ class KeyWalk {
 
  private:
   __device__ bool is_hidden(const KeyTile& tile) const {
-    return (skips_ & by_documents && !documents_.meets(documents_of(p_, q_.sequence, tile, side_))) ||
-           (skips_ & by_table && coverage_in_table(p_, q_.first, queries_, tile.first, side_) == Coverage::none);
+    const int count = minimum(side_, length_ - tile.first);
+    return (p_.query_document_ids && !meets(documents_, key_documents(p_, q_.sequence, tile.first), count)) ||
+           (p_.bits && hidden_by_table(p_, q_.first, queries_, tile.first, side_));
   }
   __device__ KeyTile visible_from(KeyTile tile) const {
-    if (skips_)
-      while (has(tile) && is_hidden(tile)) tile.first += side_;
+    while (has(tile) && is_hidden(tile)) tile.first += side_;
     return tile;
   }
 
   const P& p_;
   QueryTile q_;
-  int queries_, side_, length_, skips_;
+  int queries_, side_, length_;
   Interval keys_;
   DocumentRange documents_;
 };
@@ -80,25 +90,29 @@ class QueryWalk {
         side_(side),
         queries_(query_range(p, keys, key_count, side)),
         next_head_(next_head) {
-    const int group = p.query_heads / p.kv_heads;
+    const int group = p.query_heads / in_register(p.kv_heads);
     end_head_ = first.head + (keys.first < keys.end && queries_.begin < queries_.end ? group : 0);
-    skips_ = ways_to_skip(p);
-    if (skips_ & by_documents) documents_ = documents_of(p, first.sequence, keys, key_count);
+    skips_ = in_register(p.query_document_ids || p.bits ? 1 : 0);
+    if (p.query_document_ids)
+      documents_ = range_of(key_documents(p, first.sequence, keys.first), minimum(key_count, keys.end - keys.first));
   }
   __device__ QueryTile begin() const { return visible_from({first_.sequence, first_.head, queries_.begin}); }
   __device__ QueryTile after(const QueryTile& tile) const { return visible_from(next(tile)); }
   __device__ bool has(const QueryTile& tile) const { return tile.head < end_head_; }
-
- private:
+  // All tiles, and which of them are not walked: a loop over these takes fewer registers.
+  __device__ QueryTile first() const { return {first_.sequence, first_.head, queries_.begin}; }
   __device__ QueryTile next(const QueryTile& tile) const {
     if (tile.first + side_ < queries_.end) return {first_.sequence, tile.head, tile.first + side_};
     next_head_();
     return {first_.sequence, tile.head + 1, queries_.begin};
   }
   __device__ bool is_hidden(const QueryTile& tile) const {
-    return (skips_ & by_documents && !documents_.meets(documents_of(p_, tile, side_))) ||
-           (skips_ & by_table && coverage_in_table(p_, tile.first, side_, first_key_, keys_) == Coverage::none);
+    const int count = minimum(side_, p_.queries - tile.first);
+    return (p_.query_document_ids && !meets(documents_, query_documents(p_, tile.sequence, tile.first), count)) ||
+           (p_.bits && hidden_by_table(p_, tile.first, side_, first_key_, keys_));
   }
+
+ private:
   __device__ QueryTile visible_from(QueryTile tile) const {
     if (skips_)
       while (has(tile) && is_hidden(tile)) tile = next(tile);

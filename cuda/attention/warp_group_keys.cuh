@@ -48,9 +48,10 @@ __device__ void copy_queries(GroupKeysTiles<Size>& tiles, const P& p, const Atte
     const auto next_head = [] {};
     const QueryTile first = {own.sequence, own.head * (p.query_heads / p.kv_heads), 0};
     const QueryWalk walk(p, first, own.keys, group_block_rows, group_rows, next_head);
-    for (QueryTile q = walk.begin(); walk.has(q); q = walk.after(q))
-      copies.load_walked(maps.query, maps.output_gradient, q.sequence, q.head, q.first, q.head,
-                         terms ? terms + row_of_terms(p, q) + q.first : nullptr);
+    for (QueryTile q = walk.first(); walk.has(q); q = walk.next(q))
+      if (!walk.is_hidden(q))
+        copies.load_walked(maps.query, maps.output_gradient, q.sequence, q.head, q.first, q.head,
+                           terms ? terms + row_of_terms(p, q) + q.first : nullptr);
     copies.end();
   }
 }
