@@ -42,8 +42,8 @@ class Ablation {
   double loss() const { return loss_; }
   const Targets& targets() const { return targets_; }
   const std::vector<Effect>& all() const { return all_; }
-  double without(const std::string& what, const std::string& name, const Edit& edit) {
-    const double effect = loss_of(run_edited(example_, name, edit), targets_.by_row) - loss_;
+  double without(const std::string& what, const ValueEdit& edit) {
+    const double effect = loss_of(run_edited(example_, {edit}), targets_.by_row) - loss_;
     all_.push_back({what, effect});
     return effect;
   }
@@ -54,17 +54,6 @@ class Ablation {
   double loss_ = 0;
   std::vector<Effect> all_;
 };
-
-void set_all_zero(const Shape&, std::vector<double>& numbers) { std::fill(numbers.begin(), numbers.end(), 0.0); }
-
-// Sets the values of one head in `head_output` (1, T, H, D) to 0.
-Edit without_head(int64_t head) {
-  return [=](const Shape& shape, std::vector<double>& head_output) {
-    const int64_t heads = shape[-2], size = shape[-1];
-    for (int64_t at = 0; at < shape.numel(); ++at)
-      if (at / size % heads == head) head_output[static_cast<size_t>(at)] = 0;
-  };
-}
 
 void without_heads(std::vector<View>& views, Ablation& ablation, const InspectedExample& example,
                    const AnalysisSettings& s) {
@@ -84,7 +73,8 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Inspected
       effects.back().push_back(
           s.head >= 0 && s.head != head
               ? NAN
-              : ablation.without(text(path, " head ", head), path + ".head_output", without_head(head)));
+              : ablation.without(text(path, " head ", head),
+                                 {.hook = path + ".head_output", .region = {{-2, head, head + 1}}}));
     max_count = std::max(max_count, effects.back().size());
     s.report_progress("ablated heads", effects.size(), layers.size());
   }
@@ -109,7 +99,7 @@ void without_sublayers(std::vector<View>& views, Ablation& ablation, const std::
       const ResidualState& state = stream.states[k];
       if (!state.is_embedding())
         bars.bars.push_back(
-            {.name = state.path, .value = ablation.without(state.path, state.path + ".output", set_all_zero)});
+            {.name = state.path, .value = ablation.without(state.path, {.hook = state.path + ".output"})});
       s.report_progress("ablated sublayers", k + 1, stream.states.size());
     }
   if (!bars.bars.empty())
@@ -136,8 +126,7 @@ void without_units(Ablation& ablation, const InspectedExample& example, const An
     group.check_unit(s.slot);
     s.report_progress("ablated units", i, layers.size());
     for (const int64_t unit : top_units(group, s))
-      ablation.without(group.path + " " + group.unit(unit), group.name,
-                       [&](const Shape& shape, std::vector<double>& numbers) { group.set(shape, numbers, unit, 0); });
+      ablation.without(group.path + " " + group.unit(unit), group.set(unit, 0));
   }
 }
 
@@ -256,24 +245,18 @@ std::string describe_changes(const MapView& map) {
 // Returns the restored fractions of one state: of each position, then of all positions at once.
 std::vector<double> restored_fractions(const InspectedExample& example, const RowDifference& at,
                                        const ResidualState& own, const ResidualState& others) {
-  const std::vector<double> own_values = own.value.to_vector(), other_values = others.value.to_vector();
-  const auto width = static_cast<size_t>(own.value.size(1)), positions = static_cast<size_t>(own.value.size(0));
-  const auto patch = [&](size_t begin, size_t end) {  // patches the numbers [begin, end)
-    if (std::equal(own_values.begin() + static_cast<std::ptrdiff_t>(begin),
-                   own_values.begin() + static_cast<std::ptrdiff_t>(end),
-                   other_values.begin() + static_cast<std::ptrdiff_t>(begin)))
-      return 0.0;
-    const Tensor logits = run_edited(example, own.name, [&](const Shape&, std::vector<double>& numbers) {
-      std::copy(other_values.begin() + static_cast<std::ptrdiff_t>(begin),
-                other_values.begin() + static_cast<std::ptrdiff_t>(end),
-                numbers.begin() + static_cast<std::ptrdiff_t>(begin));
-    });
+  const int64_t positions = own.value.size(0);
+  const auto patch = [&](int64_t begin, int64_t end) {  // positions [begin, end)
+    if (own.value.slice(begin, end).to_vector() == others.value.slice(begin, end).to_vector()) return 0.0;
+    const Tensor logits = run_edited(example, {{.hook = own.name,
+                                                .region = {{1, begin, end}},
+                                                .operation = ValueEdit::Operation::set_to_other,
+                                                .other = others.value}});
     return (measure(logits, at) - at.here) / (at.there - at.here);
   };
   std::vector<double> fractions;
-  for (size_t position = 0; position < positions; ++position)
-    fractions.push_back(patch(position * width, (position + 1) * width));
-  fractions.push_back(patch(0, positions * width));
+  for (int64_t position = 0; position < positions; ++position) fractions.push_back(patch(position, position + 1));
+  fractions.push_back(patch(0, positions));
   return fractions;
 }
 

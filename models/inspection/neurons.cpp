@@ -149,12 +149,9 @@ struct PromotedLogits {
 // Returns the residual state after the unit's sublayer at one position, with all other units at 0.
 std::vector<double> state_with_unit(const InspectedExample& example, const UnitGroup& group, size_t position,
                                     std::optional<int64_t> unit, double value) {
-  const Hooks hooks({group.name}, Hooks::Replace{[&](const std::string&, const Tensor& hooked) {
-                      std::vector<double> numbers = hooked.to_vector();
-                      group.set_all(hooked.shape(), numbers, 0);
-                      if (unit) group.set(hooked.shape(), numbers, *unit, value);
-                      return like_hooked(hooked, Tensor::from(hooked.shape(), numbers, Dtype::f64));
-                    }});
+  std::vector<ValueEdit> edits = {group.set_all(0)};
+  if (unit) edits.push_back(group.set(*unit, value));
+  const Hooks hooks(names_of(edits), replace_by(edits));
   std::vector<double> state;
   capture_values(
       example, {group.path + ".residual"}, [&](const std::string&, const std::string&, const Tensor& residual) {

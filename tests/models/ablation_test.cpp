@@ -68,9 +68,7 @@ TEST_CASE("ablation: the loss without a sublayer, without a hidden unit, without
         }));
   CHECK(bar_of(shown<BarView>(views, "Loss without each sublayer"), "blocks.0.attention") ==
         doctest::Approx(
-            loss_of(run_edited(*inspected, "blocks.0.attention.output",
-                               [](const Shape&, std::vector<double>& x) { std::fill(x.begin(), x.end(), 0.0); }),
-                    inspected->targets()) -
+            loss_of(run_edited(*inspected, {{.hook = "blocks.0.attention.output"}}), inspected->targets()) -
             loss)
             .epsilon(1e-12));
   CHECK(std::is_sorted(table.rows.begin(), table.rows.end(),

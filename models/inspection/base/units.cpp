@@ -33,13 +33,14 @@ void UnitGroup::check_unit(int64_t index) const {
               units() - 1);
 }
 
-void UnitGroup::set(const Shape& shape, std::vector<double>& numbers, int64_t unit, double value) const {
-  const int64_t columns = shape[-1], positions = shape.numel() / columns / heads, per_head = units() / heads;
-  for (int64_t position = 0; position < positions; ++position)
-    numbers[static_cast<size_t>((unit / per_head * positions + position) * columns + first_ + unit % per_head)] = value;
+ValueEdit UnitGroup::set(int64_t unit, double value) const {
+  const int64_t per_head = units() / heads, column = first_ + unit % per_head;
+  ValueEdit edit{.hook = name, .region = {{-1, column, column + 1}}, .number = value};
+  if (slots_) edit.region.push_back({1, unit / per_head, unit / per_head + 1});
+  return edit;
 }
-void UnitGroup::set_all(const Shape& shape, std::vector<double>& numbers, double value) const {
-  for (int64_t index = 0; index < units(); ++index) set(shape, numbers, index, value);
+ValueEdit UnitGroup::set_all(double value) const {
+  return {.hook = name, .region = {{-1, first_, first_ + units() / heads}}, .number = value};
 }
 
 std::vector<UnitGroup> capture_units(const InspectedExample& example) {

@@ -16,9 +16,9 @@ class UnitGroup {
   int64_t units() const { return values.size(1); }
   std::string unit(int64_t index) const;  // "unit 17"; for slots "slot 3" or, with several heads, "head 1 slot 3"
   void check_unit(int64_t index) const;   // throws if the unit does not exist
-  // Sets the unit to this value at every position, in `numbers` of the hook's shape.
-  void set(const Shape& shape, std::vector<double>& numbers, int64_t unit, double value) const;
-  void set_all(const Shape& shape, std::vector<double>& numbers, double value) const;  // sets every unit
+  // Return the edit that sets the unit, or all units, to this value at every position.
+  ValueEdit set(int64_t unit, double value) const;
+  ValueEdit set_all(double value) const;
 
  private:
   friend std::vector<UnitGroup> capture_units(const InspectedExample& example);
