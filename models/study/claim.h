@@ -22,6 +22,9 @@
 //   feed_forward = "memory(relu)"
 //   [variants.softmax]
 //   feed_forward = "memory(softmax)"
+//   [variants.relu_without_a_head]             # edits of the trained model (models/inspection/base/edits.h); variants
+//   feed_forward = "memory(relu)"              # that differ by edits alone share their runs. Such a variant has the
+//   edits = "blocks.0.attention.3*0"           # metrics of a validation, of analyses and few_shot, not those of steps
 //
 //   [example]                                  # input of analyses of the trained models (metric heads/induction/*)
 //   text = "First Citizen:"                    # or image, or source and target, as in orrery inspect
@@ -53,6 +56,7 @@ namespace orrery::models {
 struct Variant {
   std::string name;
   Assignments settings;
+  std::string edits = {}, location = {};  // of its table
 };
 
 struct Comparison {

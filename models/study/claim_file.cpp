@@ -127,7 +127,13 @@ class ClaimReader {
       const bool is_name = !name.empty() && plain && !is_digit(name[0]) && name != "swept";
       check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
-      claim_.variants.push_back({name, settings(*node->as_table(), claim_.base)});
+      toml::table table = *node->as_table();
+      const std::string edits = table["edits"].value_or(std::string());
+      table.erase("edits");
+      check(edits.empty() || claim_.kind == Claim::Kind::trained, location(*node), ": the variant '", name,
+            "' has edits, which change a trained model, but the claim's kind is ", models::name(claim_.kind),
+            "; leave edits out");
+      claim_.variants.push_back({name, settings(table, claim_.base), edits, location(*node)});
     }
   }
 

@@ -12,6 +12,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/image_reader.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/json_output.h"
@@ -26,7 +27,7 @@ namespace orrery::program {
 namespace {
 
 struct ClassifySettings {
-  std::string checkpoint, device = "cpu";
+  std::string checkpoint, edits, device = "cpu";
   int64_t top = 1, threads = 0;
   bool skip_broken = false, json = false;
 
@@ -35,6 +36,7 @@ struct ClassifySettings {
     v("checkpoint|out_dir", checkpoint, "another way to give RUN: the folder of a run or of one checkpoint");
     v("top", top, "number of most likely classes to print per image", between(1, 1e6));
     v("skip_broken", skip_broken, "list images that cannot be decoded among the others, without an error");
+    v("edits", edits, edits_help);
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
@@ -66,6 +68,7 @@ class Classifier {
         device_(device),
         sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
     nn::move(model_, device);
+    edits_ = begin_edits("classify", s.edits, model_, true);
   }
 
   // Returns the most likely classes and their probabilities, sorted. Outputs without a class name
@@ -87,6 +90,7 @@ class Classifier {
     return most_likely;
   }
 
+  void check_edits() const { edits_->check_applied(); }
   void warn_of_rotated_images() const { images_.warn_of_rotated_images(); }
 
  private:
@@ -104,6 +108,7 @@ class Classifier {
   ImageReader images_;
   Device device_;
   bool sigmoid_;
+  std::unique_ptr<models::Edits> edits_;
 };
 
 // The most likely classes of an image, or the reason why it cannot be read.
@@ -175,6 +180,7 @@ int classify(const Arguments& arguments) {
     if (json) all.push_back(json_of(image));
   }
   classifier.warn_of_rotated_images();
+  if (code == 0) classifier.check_edits();
   if (json) json.print(all);
   return code;
 }

@@ -8,6 +8,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/few_shot.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -25,7 +26,7 @@ namespace orrery::program {
 namespace {
 
 struct EvaluateSettings {
-  std::string checkpoint, device = "cpu", among;
+  std::string checkpoint, device = "cpu", among, edits;
   int64_t threads = 0;
   bool bleu = true, json = false;
   TextBegin begin;
@@ -40,6 +41,7 @@ struct EvaluateSettings {
     v("bleu", bleu, "translation models: translate the evaluated data and print BLEU, which takes longest");
     v("among", among,
       "models of images: file with a class per line; evaluate only their images, and only they compete");
+    v("edits", edits, edits_help);
     v("json", json, json_help);
     begin.visit(v);
     few_shot.visit(v);
@@ -218,6 +220,7 @@ int evaluate(const Arguments& arguments) {
   if (s.few_shot.few_shot > 0) {
     apply_bounds("evaluate", s.begin, trained);
     nn::move(*trained.model, device);
+    const auto edits = begin_edits("evaluate", s.edits, *trained.model, true);
     return evaluate_few_shot(s, arguments, run, trained);
   }
   drop_training_data(s, arguments);
@@ -240,7 +243,9 @@ int evaluate(const Arguments& arguments) {
   warn(task->warnings());
   nn::move(*trained.model, device);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
+  const auto edits = begin_edits("evaluate", s.edits, *trained.model, task->stream_context() == 0);
   const auto found = task->validate(*trained.model, {});
+  edits->check_applied();
   progress.reset();
   json ? json.print(json_of(run, s.among, *task, *found)) : print_validation(*task, *found);
   return 0;

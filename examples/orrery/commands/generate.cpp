@@ -9,6 +9,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
@@ -26,7 +27,7 @@ namespace orrery::program {
 namespace {
 
 struct GenerateSettings {
-  std::string checkpoint, prompt, start, device = "cpu";
+  std::string checkpoint, prompt, start, edits, device = "cpu";
   models::SamplingSettings sampling;
   TextBounds bounds;
   int64_t samples = 1, threads = 0;
@@ -49,6 +50,7 @@ struct GenerateSettings {
       between(0, 16777216));
     v("samples|num_samples", samples, "number of texts to generate", between(1, 1e6));
     bounds.visit(v);
+    v("edits", edits, edits_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -130,6 +132,7 @@ int generate(const Arguments& arguments) {
       prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);
   s.sampling = sampling_with(lm, *tokenizer, s.sampling);
   const int64_t prompt_length = std::min(static_cast<int64_t>(tokens.size()), lm.context());
+  const auto edits = begin_edits("generate", s.edits, lm, false);
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";
@@ -145,6 +148,7 @@ int generate(const Arguments& arguments) {
     ++s.sampling.seed;
   }
   std::cout << std::endl;
+  if (s.sampling.tokens > 0) edits->check_applied();
   if (s.sampling.tokens > 0)
     print_message(broken_line(speed.summary(s.samples * s.sampling.tokens), STDERR_FILENO));
   return 0;

@@ -11,6 +11,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/example_argument.h"
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
@@ -39,7 +40,7 @@ namespace {
 const std::string default_analyses = "attention, heads, logit_lens";
 
 struct InspectSettings {
-  std::string analyses, hooks, out, html, patch_from, corpus;
+  std::string analyses, hooks, edits, out, html, patch_from, corpus;
   models::ExampleSettings example;
   models::AnalysisSettings analysis;
   TextBegin begin;
@@ -62,11 +63,12 @@ struct InspectSettings {
       between(-1, 1e9));
     v("top", analysis.top, "entries printed per list", between(1, 1e6));
     v("patch_from|other", patch_from,
-      "second example (text, image or source) to patch values from, for --analysis=ablation");
+      "second example (text, image or source) to patch values from, for --analysis=ablation and --edits");
     v("corpus", corpus,
       "text as for train (16 MiB of a plain file), pipe or -, searched for top activations; default: the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
     begin.visit(v);
+    v("edits", edits, text(edits_help, "; also =other and +2(other-this), with --patch_from"));
     v("hooks", hooks,
       "values to capture, comma-separated, such as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
@@ -286,7 +288,8 @@ void check_analyses_use(const InspectSettings& s) {
         "inspect: --", key, " is for the analysis ", analysis, ", which is not requested; add --analysis=", analysis,
         ", or leave --", key, " out");
   };
-  check_used(s.patch_from, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
+  if (s.edits.empty()) check_used(s.patch_from, "patch_from", "ablation");
+  check_used(s.corpus, "corpus", "neurons");
 }
 
 // Returns the user's example, else the first held-out example of the run.
@@ -363,6 +366,11 @@ int inspect(const Arguments& arguments) {
   std::vector<std::unique_ptr<models::InspectedExample>> chunks;
   if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
   for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
+  models::Edits edits(s.edits, *trained.model);
+  check_usage(patch_from || !edits.needs_other(), "inspect: --edits=", s.edits,
+              " needs the value of another example; give one with --patch_from");
+  if (patch_from) edits.learn_other([&] { patch_from->run(); }, [&] { inspected->run(); });
+  edits.begin();
   std::vector<models::View> views;
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   {
@@ -373,6 +381,7 @@ int inspect(const Arguments& arguments) {
   }
   std::vector<NamedTensor> numbers;
   if (!s.hooks.empty()) numbers = captured(*inspected, s.hooks);
+  edits.check_applied();
   const std::vector<ValueSummary> captured = summaries_of(numbers);
   if (!json) print_results(captured, views);
   check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ",

@@ -88,8 +88,7 @@ void RunRows::add(const std::string& label, models::TrainSettings settings, cons
   auto row = std::find_if(rows.begin(), rows.end(), [&](const RunRow& r) { return r.label == label; });
   if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
   row->id_of_seed[seed] = id;
-  named.try_emplace(id, label, seed);
-  runs.push_back(std::move(run));
+  if (named.try_emplace(id, label, seed).second) runs.push_back(std::move(run));
 }
 
 const std::string& DistinctSettings::add(const models::TrainSettings& settings, const std::string& name) {

@@ -12,6 +12,7 @@
 #include "engine/system/hash.h"
 #include "engine/types/check.h"
 #include "engine/types/format.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/example_argument.h"
 #include "examples/orrery/commands/few_shot.h"
 #include "examples/orrery/commands/train_settings.h"
@@ -33,9 +34,44 @@ using models::Claim;
 using models::LogRow;
 using models::Outcome;
 
-// Returns the metrics of analyses of the run's last checkpoint on the claim's example.
-std::map<std::string, double> analyze_run(const Claim& claim, const std::string& folder, const std::string& analyses) {
+// Calls measure(trained) with the model of the run's last checkpoint, under the variant's edits.
+template <class Measure>
+std::map<std::string, double> measured_under_edits(const models::Variant& variant, const std::string& folder,
+                                                   const Measure& measure) {
   const LoadedRun trained = load_run("study", folder);
+  std::unique_ptr<models::Edits> edits;
+  const auto in_claim = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      fail(variant.location, ": ", error.what());
+    }
+  };
+  in_claim([&] { edits = begin_edits("study", variant.edits, *trained.model, false); });
+  std::map<std::string, double> found = measure(trained);
+  in_claim([&] { edits->check_applied(); });
+  return found;
+}
+
+// Returns the metrics of a validation, by their names in a log.
+std::map<std::string, double> validate(const LoadedRun& trained) {
+  AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
+  const models::TaskOptions options{.batch_size = trained.settings.batch_size,
+                                    .micro_batches = trained.settings.gradient_accumulation_steps,
+                                    .seed = static_cast<uint64_t>(trained.settings.seed),
+                                    .tokenizer = trained.tokenizer,
+                                    .purpose = models::Purpose::evaluate,
+                                    .bleu = false};
+  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+  const models::Validation validation = task->validate(*trained.model, {}).value();
+  std::map<std::string, double> found = {{"validation_loss", validation.loss}};
+  found.insert(validation.metrics.begin(), validation.metrics.end());
+  found.insert(validation.details.begin(), validation.details.end());
+  return found;
+}
+
+// Returns the metrics of analyses of a trained model on the claim's example.
+std::map<std::string, double> analyze_model(const Claim& claim, const LoadedRun& trained, const std::string& analyses) {
   try {
     const auto inspected = make_example("study", trained, claim.example);
     return models::metrics_of(models::analyze(*inspected, analyses, {}));
@@ -78,9 +114,8 @@ void each_few_shot_set(const Claim& claim, const std::string& data, AnySettings 
   }
 }
 
-// Returns the mean accuracies of linear probes on the run's last checkpoint, few_shot/NAME.
-std::map<std::string, double> probe_run(const Claim& claim, const std::string& folder, const std::string& data) {
-  const LoadedRun trained = load_run("study", folder);
+// Returns the mean accuracies of linear probes on a trained model, few_shot/NAME.
+std::map<std::string, double> probe_model(const Claim& claim, const LoadedRun& trained, const std::string& data) {
   std::map<std::string, double> found;
   each_few_shot_set(claim, data, trained.settings.task_settings, [&](const std::string& set, const AnySettings& task) {
     found[models::few_shot_metric + models::FewShotInput::name_of(set)] =
@@ -89,23 +124,32 @@ std::map<std::string, double> probe_run(const Claim& claim, const std::string& f
   return found;
 }
 
-// Returns a metric's rows. A derived claim uses only step 1, logged before its update.
-models::RunLog rows_of(const Claim& claim, const std::string& folder, const Outcome& outcome, const std::string& data) {
+// Returns a metric's rows. A derived claim uses only step 1, logged before its update; an edited model has none of the
+// rows of its training.
+models::RunLog rows_of(const Claim& claim, const models::Variant& variant, const std::string& folder,
+                       const Outcome& outcome, const std::string& data) {
   auto rows = models::RunLog::of_run(folder);
   if (claim.kind == Claim::Kind::derived)
     rows.restrict_rows([](const LogRow& row) { return row.step == 1 && row.metrics.contains("loss"); });
+  if (!variant.edits.empty()) rows.restrict_rows([](const LogRow&) { return false; });
   rows.add({outcome.step, {{diverged, outcome.kind == Outcome::Kind::diverged ? 1.0 : 0.0}}});
   if (outcome.kind != Outcome::Kind::done) return rows;
+  const auto add = [&](const auto& measure) {
+    rows.add({outcome.step, measured_under_edits(variant, folder, measure)});
+  };
+  if (!variant.edits.empty()) add(validate);
   if (const std::vector<std::string> analyses = claim.analyses(); !analyses.empty())
-    rows.add({outcome.step, analyze_run(claim, folder, join(analyses))});
-  if (claim.measures_few_shot()) rows.add({outcome.step, probe_run(claim, folder, data)});
+    add([&](const LoadedRun& trained) { return analyze_model(claim, trained, join(analyses)); });
+  if (claim.measures_few_shot()) add([&](const LoadedRun& trained) { return probe_model(claim, trained, data); });
   return rows;
 }
 
 // Throws if the claim's inputs are unreadable or do not fit the outcome.
 void check_measured(const Claim& claim, const std::string& folder, const Outcome& outcome) {
   models::check_log(folder, outcome);
-  const bool needs_weights = !claim.analyses().empty() || claim.measures_few_shot();
+  const auto has_edits = [](const models::Variant& variant) { return !variant.edits.empty(); };
+  const bool needs_weights = !claim.analyses().empty() || claim.measures_few_shot() ||
+                             std::any_of(claim.variants.begin(), claim.variants.end(), has_edits);
   if (needs_weights && outcome.kind == Outcome::Kind::done) models::checkpoint_at(folder);
 }
 
@@ -228,7 +272,7 @@ class Study {
     const std::string id = ids_.of(models::run_hash(settings));
     steps_of_[id] = settings.steps;
     rows.add(label_of(claim_, its, swept) + more, std::move(settings), id);
-    variant_of_.try_emplace(id, its.name);
+    variants_of_[id].insert(variant);
     return id;
   }
 
@@ -241,9 +285,11 @@ class Study {
                                                                         : "validation loss " + fixed(loss->second, 4);
                                  }};
     const auto on_finished = [&](const PooledRun& run, const Outcome& outcome) {
-      const std::string& variant = variant_of_.at(run.id);
-      if (outcome.kind == Outcome::Kind::done && checked_.insert(variant).second)
-        check_metrics(claim_, variant, rows_of(claim_, options_.folder + "/" + run.id, outcome, data_));
+      for (const size_t v : variants_of_.at(run.id))
+        if (const models::Variant& variant = claim_.variants[v];
+            outcome.kind == Outcome::Kind::done && checked_.insert(variant.name).second)
+          check_metrics(claim_, variant.name,
+                        rows_of(claim_, variant, options_.folder + "/" + run.id, outcome, data_));
     };
     used_.merge(rows.ids());
     folder_.keep();
@@ -280,7 +326,7 @@ class Study {
     const bool counts = outcome.kind == Outcome::Kind::diverged &&
                         (uses_divergence(claim_) || models::is_complete(folder, steps_of_.at(id)));
     if (!is_done && !counts) return miss(outcome.why);
-    const models::RunLog rows = rows_of(claim_, folder, outcome, data_);
+    const models::RunLog rows = rows_of(claim_, variant, folder, outcome, data_);
     for (size_t m = 0; m < claim_.metrics.size(); ++m) {
       if (!claim_.is_measured(m, variant.name)) continue;
       try {
@@ -296,7 +342,7 @@ class Study {
   const std::string& data_;
   FolderLock& folder_;
   const models::RunIds ids_;
-  std::map<std::string, std::string> variant_of_;  // run id -> variant
+  std::map<std::string, std::set<size_t>> variants_of_;  // run id -> variants, which may differ in their edits
   std::map<std::string, int64_t> steps_of_;        // run id -> steps of its settings
   std::set<std::string> checked_;                  // variants
   std::set<std::string> used_;                     // runs
@@ -385,10 +431,10 @@ models::TrainSettings settings_of_study(const Claim& claim, const models::Varian
 }
 
 void check_variants_differ(const Claim& claim, const std::string& data) {
-  DistinctSettings known;
+  std::map<std::string, DistinctSettings> known;  // by edits
   for (const models::Variant& variant : claim.variants) {
     const auto settings = settings_of_study(claim, variant, 0, claim.seeds[0], 0, data);
-    const std::string& same = known.add(settings, variant.name);
+    const std::string& same = known[variant.edits].add(settings, variant.name);
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
   }

@@ -7,6 +7,7 @@
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
+#include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/load_run.h"
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -24,7 +25,7 @@ namespace orrery::program {
 namespace {
 
 struct TranslateSettings {
-  std::string checkpoint, input = "-", reference, device = "cpu";
+  std::string checkpoint, input = "-", reference, edits, device = "cpu";
   models::SearchSettings search{.beam = models::default_beam};
   int64_t threads = 0;
 
@@ -39,6 +40,7 @@ struct TranslateSettings {
     v("max_tokens|most_tokens", search.max_tokens,
       "limit of tokens per translation; 0: 20 more than twice those of the sentence", between(0, 16777216));
     v("batch_size|batch", search.batch_size, "sentences per batch", between(1, 16384));
+    v("edits", edits, edits_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
     v("device", device, "cpu or cuda", one_of({"cpu", "cuda"}));
   }
@@ -124,8 +126,10 @@ int translate(const Arguments& arguments) {
   {
     const models::HostMemoryLimit limit;  // an error instead of the system's kill
     Progress progress("translating");
+    const auto edits = begin_edits("translate", s.edits, translator, false);
     s.search.progress = [&](double fraction) { progress.fraction("translated", fraction); };
     translations = models::translate_to_text(translator, sources.tokens, *tokenizer, s.search);
+    if (!sources.tokens.empty()) edits->check_applied();
   }
   for (const std::string& translation : translations) std::cout << for_output(translation) << "\n";
   std::cout << std::flush;

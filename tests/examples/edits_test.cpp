@@ -1,0 +1,102 @@
+// --edits of inspect, generate, evaluate, translate and classify, and edits in claims.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/examples/study.h"
+#include "tests/examples/training.h"
+#include "tests/support/message.h"
+
+using Words = std::vector<std::string>;
+using orrery::testing::expect_error;
+using orrery::testing::Message;
+
+namespace {
+
+nlohmann::json json_of(const Words& words) {
+  const Outcome outcome = run_orrery(words + Words{"--json"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return nlohmann::json::parse(outcome.out);
+}
+Message refusal(const Words& words) { return expect_error(run_orrery(words)); }
+
+}  // namespace
+
+TEST_CASE("edits: factor 1 changes no output, and an edit changes evaluate, generate and inspect") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run", {"--layers=2"});
+  const auto loss = [&](const std::string& edits) -> double {
+    return json_of({"evaluate", run, "--edits=" + edits})["loss"];
+  };
+  const double plain = json_of({"evaluate", run})["loss"];
+  CHECK(loss("blocks.0.attention.0*1; embedding*1") == plain);
+  CHECK(loss("blocks.0.attention*0") != plain);
+  CHECK(loss("logits=0") == doctest::Approx(std::log(json_of({"evaluate", run})["choices"].get<double>())));
+  CHECK(loss("blocks.0.attention@3=mean") != plain);
+  const auto text = [&](const Words& more) {
+    return run_orrery(Words{"generate", run, "--prompt=abe", "--tokens=40", "--seed=3"} + more).out;
+  };
+  CHECK(text({"--edits=blocks.1.feed_forward*1"}) == text({}));
+  CHECK(text({"--edits=blocks.1.feed_forward.unit3=mean; embedding*-1"}) != text({}));
+  const auto logits = [&](const Words& more) {
+    return json_of(Words{"inspect", run, "--hooks=logits"} + more)["values"][0]["mean"].get<double>();
+  };
+  CHECK(logits({"--text=abeabe", "--patch_from=eabbae", "--edits=embedding=other"}) == logits({"--text=eabbae"}));
+  CHECK(logits({"--text=abeabe", "--edits=logits=2"}) == 2);
+}
+
+TEST_CASE("edits: what is wrong is refused with the way out") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run");
+  refusal({"evaluate", run, "--edits=blocks.0.atention*0"}).value("blocks.0.atention").offers("blocks.0.attention");
+  refusal({"generate", run, "--edits=embedding@2=0"}).value("embedding@2=0").offers("orrery inspect");
+  refusal({"generate", run, "--edits=embedding=other"}).value("embedding=other").offers("--patch_from");
+  refusal({"inspect", run, "--text=abe", "--edits=embedding=other"}).value("embedding=other").offers("--patch_from");
+  refusal({"inspect", run, "--text=abe", "--edits=embedding@7=0"}).value("embedding@7=0").names("position");
+  refusal(train_tiny(folder, "other", {"--edits=embedding*0"})).names("edits").offers("claim").offers("inspect");
+}
+
+TEST_CASE("edits: classes of images and translations") {
+  const Folder folder;
+  const std::string models = ORRERY_SOURCE_DIR "/tests/models", shapes = models + "/images/shapes";
+  const Outcome images = run_orrery({"train", "--out=" + (folder / "images"), "--evaluate_every=0", "--model=resnet",
+                                     "--width=4", "--data=" + shapes, "--batch_size=4", "--steps=2"});
+  REQUIRE_MESSAGE(is_complete(images), images.err);
+  const auto probability = [&](const std::string& edits) -> double {
+    return json_of({"classify", folder / "images", "--top=2", "--edits=" + edits, shapes + "/val"})[0]["classes"][0]
+                  ["probability"];
+  };
+  CHECK(probability("head=0") == 0.5);
+  const Outcome pairs = run_orrery({"train", "--out=" + (folder / "pairs"), "--evaluate_every=0",
+                                    "--model=encoder_decoder", "--layers=1", "--heads=1", "--width=8", "--context=64",
+                                    "--tokenizer=character", "--batch_size=2", "--steps=2", "--max_length=60",
+                                    "--data=" + folder.write("p.tsv", "ab\tba\nba\tab\naab\tbaa\nbb\tbb\nab\tba\n")});
+  REQUIRE_MESSAGE(is_complete(pairs), pairs.err);
+  const std::string input = folder.write("in", "ab\n");
+  const auto translation = [&](const Words& more) {
+    const Outcome found =
+        run_orrery(Words{"translate", folder / "pairs", "--input=" + input, "--max_tokens=5", "--beam=1"} + more);
+    REQUIRE_MESSAGE(found.code == 0, found.err);
+    return found.out;
+  };
+  CHECK(translation({"--edits=encoder.embedding*1"}) == translation({}));
+}
+
+TEST_CASE("edits: variants of a claim that differ by edits share their runs") {
+  const Folder folder;
+  const std::string text = claim_text(folder, trained + "refuted_if = \"without < whole + 1e-9\"\n",
+                                      "[variants.whole]\n[variants.without]\nedits = \"logits=0\"\n");
+  const Outcome found = run_study(folder, text);
+  INFO(found.out, found.err);
+  CHECK(found.code == 0);
+  CHECK(written_runs(folder / "pool").size() == 3);  // one for each seed
+  const nlohmann::json verdict = verdict_in(folder / "study");
+  CHECK(verdict["verdict"] == "supported");
+  const auto wrong = [&](const std::string& edits, const std::string& head) {
+    return expect_error(run_study(folder, claim_text(folder, head + "refuted_if = \"without < whole\"\n",
+                                                     "[variants.whole]\n[variants.without]\nedits = \"" + edits +
+                                                         "\"\n")));
+  };
+  wrong("blocks.7.attention*0", trained).names("claim.toml").value("blocks.7.attention*0");
+  wrong("embedding*0", "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n").names("edits").value("derived");
+}
