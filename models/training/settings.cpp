@@ -34,8 +34,9 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"log_interval", "leave it out; every step is reported"},
       {"eval_only", "leave it out; `orrery evaluate RUN` evaluates without training"},
       {"always_save_checkpoint", "leave it out; checkpoint_every and keep_best determine when checkpoints are written"},
-      {"edits", "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or edits = \"...\" in a "
-                "variant of a claim"},
+      {"edits",
+       "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or a claim, whose variants "
+       "may have edits"},
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},

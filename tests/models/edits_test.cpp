@@ -51,9 +51,9 @@ TEST_CASE("edits: factor 1 on every value of every model changes no bit") {
       plain = inspected->run();
     }
     CHECK(values.size() > 3);
-    for (const auto& [name, value] : values) {
-      CAPTURE(name);
-      CHECK(largest_difference(run_with(name + "*1", *inspected), plain) == 0);
+    for (const auto& value : values) {
+      CAPTURE(value.first);
+      CHECK(largest_difference(run_with(value.first + "*1", *inspected), plain) == 0);
     }
   }
 }
@@ -143,7 +143,8 @@ TEST_CASE("edits: the mean, the other example, and the way to it") {
   const auto state_with = [&](Edits& edits) {
     edits.begin();
     Tensor found;
-    const Hooks hooks({"blocks.0.feed_forward.output"}, [&](const std::string&, const Tensor& x) { found = x.clone(); });
+    const Hooks hooks({"blocks.0.feed_forward.output"},
+                      [&](const std::string&, const Tensor& value) { found = value.clone(); });
     inspected->run();
     return found;
   };

@@ -9,7 +9,7 @@
 namespace orrery::program {
 
 inline constexpr const char* edits_help =
-    "changes of the model's values while it runs, such as \"blocks.0.attention.3*0; blocks.1.feed_forward.unit17=mean\"";
+    "changes of the model's values while it runs, such as \"blocks.0.attention.3*0\", which takes a head out";
 
 // Returns the edits, which apply as long as they live. They cannot use another example.
 std::unique_ptr<models::Edits> begin_edits(const std::string& command, const std::string& edits, nn::Module& model,

@@ -218,7 +218,7 @@ AxisRange positions_in(const ValueEdit& edit, const std::string& given, const Sh
   const int64_t first = number_after(given.substr(0, dash), ""),
                 last = dash == std::string::npos ? first : number_after(given.substr(dash + 1), "");
   check_usage(first >= 0 && last >= first, "--edits: '", edit.text, "': @", given,
-              " is no position; use @5, or @5-9 for positions 5 to 9");
+              " must be a position or a range; use @5, or @5-9 for positions 5 to 9");
   const std::vector<int> axes = position_axes(edit.hook, shape);
   check_usage(axes.size() == 2, "--edits: '", edit.text, "': ", edit.hook, " has no positions; leave @", given, " out");
   return {axes[1], first, last + 1};

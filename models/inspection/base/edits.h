@@ -38,12 +38,13 @@ struct AxisRange {  // of indices [begin, end) on an axis; below 0 both count fr
 
 struct ValueEdit {
   enum class Operation { scale, set, set_to_mean, set_to_other, add_difference };
-  std::string hook;                   // name of the value
+  std::string hook;                    // name of the value
   std::vector<AxisRange> region = {};  // empty: all of it
   Operation operation = Operation::set;
   double number = 0;     // factor, or value
-  Tensor other = {};     // the mean, or the other example's value, of any shape with as many elements or a broadcast one
-  Tensor own = {};       // this example's value, for add_difference
+  // The mean, or the other example's value: with as many elements in any shape, or broadcast.
+  Tensor other = {};
+  Tensor own = {};        // this example's value, for add_difference
   std::string text = {};  // as it was given
   int64_t applied = 0;    // number of values that it has changed
 
