@@ -23,6 +23,8 @@ void check_mpi(int result, const char* what) {
   fail("ranks: MPI cannot ", what, ": ", std::string(message, static_cast<size_t>(length)));
 }
 
+[[maybe_unused]] constexpr std::chrono::milliseconds half_a_second(500);
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport() {
@@ -67,7 +69,7 @@ class MpiTransport final : public Transport {
 #if defined(MPICH_VERSION)
     // Over TCP, a process of MPICH before 4.2 in MPI_Finalize needs answers of the others, which they give before
     // MPI_Finalize or at its begin, but not later (mpich#6596). So all begin when none receives messages any more.
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(half_a_second);
 #endif
     ::alarm(60);  // for a host that is lost now
     check_mpi(MPI_Finalize(), "end");
@@ -76,7 +78,8 @@ class MpiTransport final : public Transport {
   // Open MPI ends all when one process ends with an error; after MPI_Abort it would wait for a host that is lost.
   void end_all([[maybe_unused]] int code) override {
 #if defined(MPICH_VERSION)
-    ::alarm(2);  // on the host that is lost, MPI_Abort does not return
+    std::this_thread::sleep_for(half_a_second);  // the launcher forwards what was printed
+    ::alarm(2);                                  // on the host that is lost, MPI_Abort does not return
     MPI_Abort(MPI_COMM_WORLD, code);
 #endif
   }

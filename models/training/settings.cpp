@@ -35,8 +35,8 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"eval_only", "leave it out; `orrery evaluate RUN` evaluates without training"},
       {"always_save_checkpoint", "leave it out; checkpoint_every and keep_best determine when checkpoints are written"},
       {"edits",
-       "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or a claim's variant with "
-       "edits"},
+       "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or give a variant of a "
+       "claim edits"},
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},

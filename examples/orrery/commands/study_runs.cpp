@@ -406,8 +406,10 @@ std::string hash_of_data(const std::string& path) {
 bool names_divergence(const std::string& pattern) { return ::fnmatch(pattern.c_str(), diverged, 0) == 0; }
 
 size_t count_runs(const Claim& claim) {
-  const size_t cells = claim.variants.size() * claim.swept_values(), learning_rates = claim.learning_rates.size();
-  return cells * claim.seeds.size() + (learning_rates > 1 ? claim.variants.size() * learning_rates : 0);
+  std::set<Assignments> distinct;  // variants that differ by edits alone share their runs
+  for (const models::Variant& variant : claim.variants) distinct.insert(variant.settings);
+  const size_t cells = distinct.size() * claim.swept_values(), learning_rates = claim.learning_rates.size();
+  return cells * claim.seeds.size() + (learning_rates > 1 ? distinct.size() * learning_rates : 0);
 }
 
 StudyRuns train_claim(const Claim& claim, const PoolOptions& options, const std::string& data, FolderLock& folder) {
