@@ -40,6 +40,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on "text" + std::string: GCC bug 105329.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
+  # False alarms on std::stable_sort, whose temporary buffer in the headers of g++ 12 is a deprecated function.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>")
+endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${werror_of_nvcc};-Xcompiler=-Wall,${arithmetic_of_host}>")
 if(ORRERY_SANITIZE)
   set(sanitizer -fsanitize=${ORRERY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1 -UNDEBUG)
