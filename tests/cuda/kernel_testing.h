@@ -18,6 +18,7 @@
 #include "engine/types/dtype.h"
 #include "engine/types/machine_error.h"
 #include "tests/support/message.h"
+#include "tests/support/sanitizers.h"
 #if defined(EMULATE_CUDA)
 #include "tests/support/cuda_on_cpu.h"
 #endif
@@ -42,22 +43,6 @@ Message expect_fault(const F& f) {
 #endif
 
 // AddressSanitizer ends the program at a fault, without an error; ThreadSanitizer fails on races.
-#if defined(__has_feature)
-inline constexpr bool address_sanitizer = __has_feature(address_sanitizer);
-inline constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
-#else
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool address_sanitizer = true;
-#else
-inline constexpr bool address_sanitizer = false;
-#endif
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool thread_sanitizer = true;
-#else
-inline constexpr bool thread_sanitizer = false;
-#endif
-#endif
-
 // ThreadSanitizer slows the emulation about 40 times, so tests of many cases take one of `n`.
 inline constexpr uint32_t one_of(uint32_t n) { return thread_sanitizer ? n : 1; }
 

@@ -2,6 +2,7 @@
 //   orrery_fuzz --list                            names, each with the files that read the format
 //   orrery_fuzz FORMAT [--inputs=N] [--seconds=N] [--seed=N] [--corpus=DIR] [--keep=DIR] [--all]
 //   orrery_fuzz FORMAT FILE...                    these inputs alone, as they are
+//   orrery_fuzz FORMAT --overflow FILE...         and reads the byte behind each, for AddressSanitizer
 // Tries the corpus, then mutations of it. An input that breaks a promise, crashes or hangs is
 // written to --keep; the exit code is 1 or the signal's. --all continues after a failure.
 #include <fcntl.h>
@@ -20,8 +21,9 @@
 
 #include "tests/fuzz/mutation.h"
 #include "tests/support/contents.h"
+#include "tests/support/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if ORRERY_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -63,7 +65,7 @@ void watch_signals() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
-#if defined(__SANITIZE_ADDRESS__)
+#if ORRERY_ADDRESS_SANITIZER
   __sanitizer_set_death_callback(keep_current);
   for (const int number : {SIGALRM, SIGABRT}) ::sigaction(number, &action, nullptr);
 #else
@@ -75,7 +77,7 @@ struct Options {
   uint64_t inputs = 0, seconds = 0, seed = 1;
   std::string corpus, keep = ".";
   std::vector<std::string> files;
-  bool all = false;
+  bool all = false, overflow = false;
 };
 
 class Search {
@@ -123,6 +125,10 @@ class Search {
     current = bytes;
     ++tried_;
     ::alarm(seconds_of_one);
+    if (options_.overflow) {
+      const std::vector<char> copy(bytes.begin(), bytes.end());
+      [[maybe_unused]] const volatile char behind = copy.data()[copy.size()];
+    }
     const Verdict verdict = try_input(format_, bytes);
     ::alarm(0);
     if (verdict.failure.empty()) {
@@ -177,6 +183,8 @@ int main(int count, char** words) {
       options.keep = text;
     else if (all[i] == "--all")
       options.all = true;
+    else if (all[i] == "--overflow")
+      options.overflow = true;
     else
       options.files.push_back(all[i]);
   }

@@ -17,6 +17,7 @@
 #include "engine/types/ascii.h"
 #include "tests/support/contents.h"
 #include "tests/support/folder.h"
+#include "tests/support/sanitizers.h"
 
 namespace {
 
@@ -123,6 +124,16 @@ TEST_CASE("fuzz: every format has a corpus, and every corpus has a format") {
   }
   CHECK(formats.size() >= 9);
   CHECK(formats == folders);
+}
+
+TEST_CASE("fuzz: an input at which AddressSanitizer ends the program is kept") {
+  if (!orrery::address_sanitizer) return;
+  const Folder folder;
+  std::ofstream(folder / "input") << "twenty bytes of text";
+  const RunResult ran =
+      run_fuzz(folder, "text --overflow --keep='" + folder.path.string() + "' '" + folder / "input" + "'");
+  CHECK(ran.output.find("heap-buffer-overflow") != std::string::npos);
+  CHECK(contents(folder / "text_0") == "twenty bytes of text");
 }
 
 TEST_CASE("fuzz: the corpus and thousands of mutations are read or have an error message") {

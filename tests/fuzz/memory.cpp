@@ -8,13 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FUZZ_ADDRESS_SANITIZER
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(FUZZ_ADDRESS_SANITIZER)
-#define FUZZ_WITH_HOOKS
+#include "tests/support/sanitizers.h"
+
+#if ORRERY_ADDRESS_SANITIZER
 // From <sanitizer/allocator_interface.h>, which g++ does not install.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*on_allocation)(const volatile void*, size_t),
@@ -44,7 +40,7 @@ size_t memory_peak() { return peak; }
 
 }  // namespace fuzz
 
-#if defined(FUZZ_WITH_HOOKS)
+#if ORRERY_ADDRESS_SANITIZER
 
 namespace {
 void on_allocation(const volatile void*, size_t size) { fuzz::count(size); }

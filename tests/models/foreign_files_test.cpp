@@ -18,6 +18,7 @@
 #include "models/settings/toml.h"
 #include "models/training/settings.h"
 #include "tests/support/message.h"
+#include "tests/support/sanitizers.h"
 
 namespace orrery::models {
 namespace {
@@ -59,11 +60,7 @@ int64_t memory_of(const std::function<void()>& work) {
 double memory_of_reading(const std::string& bytes, const std::function<void(const std::string& path)>& read) {
   const File file(bytes);
   const int64_t without = memory_of([] {});
-#ifdef __SANITIZE_ADDRESS__
-  constexpr double overhead = 2;
-#else
-  constexpr double overhead = 1;
-#endif
+  constexpr double overhead = address_sanitizer ? 2 : 1;
   const auto more = static_cast<double>(memory_of([&] { read(file.path()); }) - without);
   return more / overhead / static_cast<double>(bytes.size());
 }

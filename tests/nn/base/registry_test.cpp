@@ -5,6 +5,7 @@
 
 #include "nn/base/gradient_case.h"
 #include "nn/formulas/activation.h"
+#include "tests/support/sanitizers.h"
 
 using namespace orrery;
 using namespace orrery::nn;
@@ -13,11 +14,7 @@ namespace {
 
 // Three seeds per case. Sanitizers take ten times as long, so they run one seed and one finite
 // difference per input.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
+constexpr bool sanitized = address_sanitizer || thread_sanitizer;
 
 }  // namespace
 
