@@ -127,7 +127,7 @@ class ClaimReader {
       const bool is_name = !name.empty() && plain && !is_digit(name[0]) && name != "swept";
       check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
-      toml::table table = *node->as_table();
+      toml::table& table = *table_["variants"][name].as_table();
       const std::string edits = table["edits"].value_or(std::string());
       table.erase("edits");
       check(edits.empty() || claim_.kind == Claim::Kind::trained, location(*node), ": the variant '", name,
@@ -360,7 +360,7 @@ class ClaimReader {
   }
 
   const std::string& path_;
-  const toml::table table_;
+  toml::table table_;
   Claim claim_;
 };
 
