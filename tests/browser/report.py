@@ -673,6 +673,24 @@ def check_saved(page, name):
     check(0 <= top[0] <= 40 or top[1], f"{name}: the address of {target} opens the page {top} pixels above it")
 
 
+# The link of a grid of maps leads to the chosen one.
+def check_address(page):
+    page.run("document.querySelectorAll('.thumbs button')[1].click()")
+    address, name = page.run(
+        "return [document.querySelector('.thumbs').closest('.section').querySelector('.link').hash, document.querySelector('.atlas h3').textContent]"
+    )
+    page.driver.get("about:blank")
+    page.driver.get("file://" + page.path + address)
+    page.driver.execute_async_script("setTimeout(arguments[0], 400)")
+    shown, top = page.run(
+        "return [document.querySelector('.atlas h3').textContent, document.querySelector('.thumbs').closest('.section').getBoundingClientRect().top]"
+    )
+    check(
+        address.endswith(":1") and shown == name and 0 <= top <= 40,
+        f"the address {address} shows '{shown}', not '{name}', at {top}",
+    )
+
+
 # Views of two runs are side by side, many lines have small charts, and formulas their files and links.
 def check_layout(page):
     tops = page.run(
@@ -706,7 +724,7 @@ def check_tabs(page, name):
         "return [...document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]')].filter((e) => !e.disabled && e.tabIndex >= 0 && e.checkVisibility()).length"
     )
     page.run(
-        "document.activeElement.blur(); window.reached = new Set(); window.unseen = []; document.addEventListener('focusin', (e) => { reached.add(e.target); if (getComputedStyle(e.target).outlineStyle === 'none') unseen.push(e.target.outerHTML.slice(0, 80)); })"
+        "document.activeElement.blur(); window.reached = new Set(); window.unseen = []; document.addEventListener('keyup', () => { const e = document.activeElement; reached.add(e); if (e !== document.body && getComputedStyle(e).outlineStyle === 'none') unseen.push(e.outerHTML.slice(0, 80)); })"
     )
     for _ in range(0, count + 20, 20):
         ActionChains(page.driver).send_keys(*[Keys.TAB] * 20).perform()
@@ -1094,6 +1112,7 @@ def main():
             check_layout(Page(driver, pages["runs"]).open())
             check_linked(Page(driver, pages["looks"]).open())
             check_patches(Page(driver, pages["patches"]).open())
+            check_address(Page(driver, pages["looks"]).open())
             for name in ("run", "sweep", "looks", "patches"):
                 check_saved(Page(driver, pages[name]).open(), name)
                 check_tabs(Page(driver, pages[name]), name)

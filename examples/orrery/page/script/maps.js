@@ -338,7 +338,8 @@ function renderMatrices(section, head, body) {
   const maps = new Array(packed.length), bar = scaleBar(section.data);
   const common = scaleOf(packed.map((map) => map.values), signed, section.data);
   const caption = element('h3'), view = new MapView(section.data, section.title);
-  let chosen = 0, colours = mapColours(signed), own = false, roots = false;
+  const {id, map: asked} = addressed(), link = head.querySelector('.link');
+  let chosen = id === section.id && asked < R * C ? asked : 0, colours = mapColours(signed), own = false, roots = false;
   const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed, {}) : common), roots});
   const thumbs =
       element('div', {class: 'thumbs', role: 'radiogroup', 'aria-label': `${section.title}: ${down} and ${across}`});
@@ -347,6 +348,7 @@ function renderMatrices(section, head, body) {
   for (let c = 0; c < C; ++c) thumbs.append(element('span', {class: 'axis'}, `${across} ${c}`));
   const choose = (i) => {
     chosen = i;
+    link.href = '#' + section.id + (i ? ':' + i : '');
     buttons.forEach((button, k) => {
       button.setAttribute('aria-checked', String(k === i));
       button.tabIndex = k === i ? 0 : -1;

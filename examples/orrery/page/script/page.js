@@ -38,6 +38,12 @@ systemIsDark.addEventListener('change', () => {
 
 function idOf(text) { return text.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, ''); }
 
+// Returns the section, and the number of its map, that the page's address names: #attention-blocks-attention:3.
+function addressed() {
+  const [id, map] = decodeURIComponent(location.hash.slice(1)).split(':');
+  return {id, map: Number(map) || 0};
+}
+
 const saved = ['curves', 'matrix', 'matrices', 'bars', 'lens', 'tokens', 'choices', 'image'];
 const permalink = (id, name) => element('a', {class: 'link', href: '#' + id, 'aria-label': `link to ${name}`}, '#');
 
@@ -155,6 +161,8 @@ function start() {
   for (const [group, sections] of groups) main.append(renderGroup(group, sections));
   renderContents(groups);
   addEventListener('scroll', hideTip, {passive: true});
-  document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView({behavior: 'instant'});
+  const go = () => document.getElementById(addressed().id)?.scrollIntoView({behavior: 'instant'});
+  go();
+  addEventListener('hashchange', () => addressed().map && go());
 }
 document.addEventListener('DOMContentLoaded', start);
