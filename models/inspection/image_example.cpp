@@ -43,6 +43,7 @@ class ImageExample final : public InspectedExample {
                                                     static_cast<double>(first % side_ - second % side_));
   }
   std::string distance_unit() const override { return "pixels"; }
+  Tensor image() const override { return pixels_[0]; }
 
  private:
   Tensor forward(nn::ForwardPass& pass) const override { return images_(pixels_, pass); }

@@ -32,13 +32,8 @@ std::string describe_end(const std::vector<std::string>& final_norms) {
   return "Each state goes through the model's final layers: " + join(final_norms, ", ") + ", then the head.";
 }
 
-MapView map_of(const std::string& quantity, const std::vector<std::string>& rows,
-               const InspectedExample::Labels& columns, const std::vector<double>& values) {
-  const Shape shape{1, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size())};
-  MapView map{
-      .quantity = quantity, .rows = rows, .columns = columns, .values = Tensor::from(shape, values, Dtype::f64)};
-  map.axes = {"", "position"}, map.none = "no target";
-  return map;
+Shape shape_of(const std::vector<std::string>& rows, const InspectedExample::Labels& columns) {
+  return {1, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size())};
 }
 
 // Summary of a row of logits. The logits of all states need too much memory for a large vocabulary.
@@ -127,38 +122,30 @@ View table_of_row(const InspectedExample& example, const Lens& lens, size_t row)
 
 void add_lens(std::vector<View>& views, const InspectedExample& example, const Lens& lens, const std::string& end,
               const AnalysisSettings& s) {
-  std::vector<double> target_log_ps, ranks, tops;
-  TableView labels{{""}, "l", {}};
-  for (size_t row = 0; row < lens.labels.size(); ++row) labels.rows.push_back({lens.labels[row]});
-  for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
-    labels.columns.push_back(lens.layers[layer]), labels.alignment += 'l';
-    for (size_t row = 0; row < lens.labels.size(); ++row) {
-      const Prediction& v = lens.predictions[layer][row];
-      target_log_ps.push_back(v.target_log_p), ranks.push_back(v.rank > 0 ? static_cast<double>(v.rank) : NAN);
-      tops.push_back(std::exp(v.top_log_p));
-      labels.rows[row].push_back(example.target_name(v.most_likely));
-    }
-  }
-  const std::string described = lens.targets.described();
+  LensView view;
+  view.rows = lens.layers, view.columns = lens.labels, view.target = lens.targets.described();
+  for (const int32_t target : lens.targets.by_row)
+    view.targets.push_back(target < 0 ? "" : example.target_name(target));
+  std::vector<double> tops, target_log_ps, ranks;
   std::vector<std::pair<std::string, double>> metrics;
   for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
     double sum = 0, count = 0;
-    for (const Prediction& v : lens.predictions[layer])
+    for (const Prediction& v : lens.predictions[layer]) {
+      view.words.push_back(example.target_name(v.most_likely));
+      tops.push_back(std::exp(v.top_log_p)), target_log_ps.push_back(v.target_log_p);
+      ranks.push_back(v.rank > 0 ? static_cast<double>(v.rank) : NAN);
       if (!std::isnan(v.target_log_p)) sum -= v.target_log_p, ++count;
+    }
     metrics.emplace_back("logit_lens/lens_loss/" + lens.layers[layer], sum / count);
   }
-  views.push_back({"Logit lens", "logit_lens/log_probability", "ln p of " + described,
-                   "Prediction of the model if it ended after each sublayer.  " + end,
-                   map_of("ln p", lens.layers, lens.labels, target_log_ps), false, std::move(metrics)});
+  const Shape shape = shape_of(lens.layers, lens.labels);
+  view.probability = Tensor::from(shape, tops, Dtype::f64);
+  view.log_probability = Tensor::from(shape, target_log_ps, Dtype::f64);
+  view.rank = Tensor::from(shape, ranks, Dtype::f64);
+  views.push_back({"Logit lens", "logit_lens", "Top prediction after each sublayer",
+                   "Prediction of the model if it ended after each sublayer.  " + end, std::move(view), false,
+                   std::move(metrics)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(example, lens, row));
-  const auto draw = [&](const char* file, const std::string& title, const std::string& quantity,
-                        const std::vector<double>& values) {
-    views.push_back(
-        {"Logit lens", text("logit_lens/", file), title, "", map_of(quantity, lens.layers, lens.labels, values), true});
-  };
-  draw("rank", "Rank of " + described, "rank", ranks);
-  draw("most_likely", "Probability of the top prediction", "p", tops);
-  views.push_back({"Logit lens", "", "Top prediction", end, std::move(labels), true});
 }
 
 void add_sizes(std::vector<View>& views, const std::vector<ResidualStream>& streams) {
@@ -227,8 +214,9 @@ void add_contributions(std::vector<View>& views, const InspectedExample& example
                     caption = std::string("Decrease of the logit if a sublayer's term is removed from the last state") +
                               (is_linear ? "; the contributions add up to the logit."
                                          : "; because of the final normalization they do not add up to the logit.");
-  MapView map = map_of("logit", components, lens.labels, values);
-  map.has_sign = true;
+  MapView map{.quantity = "logit", .rows = components, .columns = lens.labels, .values = {}, .has_sign = true};
+  map.values = Tensor::from(shape_of(components, lens.labels), values, Dtype::f64);
+  map.axes = {"", "position"}, map.none = "no target";
   views.push_back(
       {"Logit lens", "", title, caption + "  Means over the positions.", std::move(bars), false, std::move(metrics)});
   views.push_back(

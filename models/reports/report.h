@@ -1,6 +1,7 @@
 // Report: a list of sections of pure data that the page's script draws (examples/orrery/page):
 //   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
-// Sections of one group share a heading; `text` is printed next to the plot. Kinds and their data:
+// Sections of one group share a heading; those with the same "view" are side by side, a run each; `text` is printed
+// next to the plot. Kinds and their data:
 //   values    {"items": [{"name", "value", "note"}]}          single values
 //   curves    report_curves.h
 //   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}
@@ -14,9 +15,18 @@
 //             "spans": true with "span": columns before its own that a row attends to, one number or one per row
 //   matrices  {"rows", "columns", "signed", "quantity", "down": "layer", "across": "head", "shape": [R, C],
 //              "maps": [{"name": "layer 0, head 3", "values": packed, "span"}]}     R C maps, row by row, else as above
+//   lens      {"rows", "columns", "targets": [name or ""], "target": "the target", "words": [distinct top predictions],
+//              "word": [number of each cell's word], "probability": packed p of the word, "log_probability" and "rank":
+//              packed, of the column's target}
+//   tokens    {"tokens": [labels], "quantity": "-ln p", "values": packed; none if no token has a value}
+//   choices   {"positions": [labels], "words": [distinct names], "word": [numbers of the names, the same count for each
+//              position], "probability": packed, "targets": [name or ""], "target_probability": packed,
+//              "shown": number of the position that is shown first}
+//   image     {"shape": [H, W, C], "base64": a byte per channel, "positions": [labels]; "ROW,COLUMN": a patch}
 //   bars      {"quantity", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
 //                                                         with zero its position is marked
-//   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "properties", "source"}]}
+//   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "properties", "source",
+//              "file"}]}
 // packed: the output of packed_values, row by row.
 #pragma once
 

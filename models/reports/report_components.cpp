@@ -98,11 +98,13 @@ void add_components(Json& sections, std::span<const ReportedRun> runs, const Der
   for (const UsedComponent& component : components.all()) {
     std::string family = component.family;
     std::replace(family.begin(), family.end(), '_', ' ');
+    const SourceHead head = derivation(component.family, component.entry->name);
     entries.push_back({{"family", family},
                        {"name", component.entry->name},
                        {"used", component.used},
                        {"formula", component.entry->formula},
-                       {"derivation", derivation(component.family, component.entry->name)},
+                       {"file", head.file},
+                       {"derivation", head.text},
                        {"settings", pairs(component.entry->settings)},
                        {"properties", pairs(component.entry->properties)},
                        {"source", component.entry->source}});

@@ -9,8 +9,11 @@
 
 namespace orrery::models {
 
-// Head of a component's file: formula, derivative, tensors saved for backward. Empty: unknown.
-using Derivation = std::function<std::string(const std::string& family, const std::string& name)>;
+// A component's file and its head: formula, derivative, tensors saved for backward. Empty: unknown.
+struct SourceHead {
+  std::string file, text;
+};
+using Derivation = std::function<SourceHead(const std::string& family, const std::string& name)>;
 
 // Appends a `formula` section with every component that the settings name, also in specs: dense and
 // gelu of dense(gelu), rms of softmax(qk_norm=rms).

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/types/format.h"
+#include "models/formats/base64.h"
 
 namespace orrery::models {
 namespace {
@@ -93,11 +94,73 @@ Json section_of(const View& view, const LineView& lines) {
   return report_section(view.group, "curves", view.title, view.caption, std::move(data));
 }
 
+// Adds "words", the distinct ones, and "word", the number of each.
+void add_words(Json& data, const std::vector<std::string>& all) {
+  std::map<std::string, size_t> numbers;
+  Json words = Json::array(), word = Json::array();
+  for (const std::string& each : all) {
+    const auto [known, is_new] = numbers.emplace(each, numbers.size());
+    if (is_new) words.push_back(each);
+    word.push_back(known->second);
+  }
+  data["words"] = std::move(words), data["word"] = std::move(word);
+}
+
+Json section_of(const View& view, const LensView& lens) {
+  Json data = {{"rows", lens.rows},
+               {"columns", lens.columns},
+               {"targets", lens.targets},
+               {"target", lens.target},
+               {"probability", packed(lens.probability)},
+               {"log_probability", packed(lens.log_probability)},
+               {"rank", packed(lens.rank)}};
+  add_words(data, lens.words);
+  return report_section(view.group, "lens", view.title, view.caption, std::move(data));
+}
+
+Json section_of(const View& view, const TokensView& tokens) {
+  Json data = {{"tokens", tokens.tokens}, {"quantity", tokens.quantity}};
+  if (!tokens.values.empty())
+    data["values"] = packed_values(std::vector<float>(tokens.values.begin(), tokens.values.end()));
+  return report_section(view.group, "tokens", view.title, view.caption, std::move(data));
+}
+
+Json section_of(const View& view, const ChoicesView& choices) {
+  std::vector<std::string> names, targets;
+  std::vector<float> ps, target_ps;
+  for (size_t i = 0; i < choices.positions.size(); ++i) {
+    for (const ChoicesView::Choice& choice : choices.choices[i])
+      names.push_back(choice.name), ps.push_back(static_cast<float>(choice.probability));
+    targets.push_back(choices.targets[i].name), target_ps.push_back(static_cast<float>(choices.targets[i].probability));
+  }
+  Json data = {{"positions", choices.positions}, {"probability", packed_values(ps)}, {"shown", choices.shown},
+               {"targets", targets},             {"target_probability", packed_values(target_ps)}};
+  add_words(data, names);
+  return report_section(view.group, "choices", view.title, view.caption, std::move(data));
+}
+
+Json section_of(const View& view, const ImageView& image) {
+  const std::vector<double> pixels = image.pixels.to_vector();
+  const auto [low, high] = std::minmax_element(pixels.begin(), pixels.end());
+  std::string bytes;
+  for (const double x : pixels)
+    bytes += static_cast<char>(std::lround(*high > *low ? 255 * (x - *low) / (*high - *low) : 128));
+  return report_section(view.group, "image", view.title, view.caption,
+                        {{"shape", {image.pixels.size(0), image.pixels.size(1), image.pixels.size(2)}},
+                         {"base64", base64(bytes)},
+                         {"positions", image.positions}});
+}
+
+// The example and its predictions are the first group.
+bool is_of_example(const View& view) { return view.group == "Predictions"; }
+
 }  // namespace
 
 void add_views(Json& sections, std::span<const View> views) {
-  for (const View& view : views)
-    sections.push_back(std::visit([&](const auto& data) { return section_of(view, data); }, view.data));
+  for (const bool of_example : {true, false})
+    for (const View& view : views)
+      if (is_of_example(view) == of_example)
+        sections.push_back(std::visit([&](const auto& data) { return section_of(view, data); }, view.data));
 }
 
 }  // namespace orrery::models

@@ -4,13 +4,14 @@
     /usr/bin/python3 tests/browser/report.py PROGRAM [FOLDER]
 
 Trains small runs and a sweep with PROGRAM, makes their pages, and one of synthetic maps, and checks them in a browser:
-errors, every row of metrics.jsonl in its chart, pointer and keys, contrast in both themes, widths 400 and 1600, links
-of the contents, frames.  Saves screenshots of all pages to FOLDER, if given.  Needs Debian's chromium, chromium-driver
+errors, every row of metrics.jsonl in its chart, every view of `inspect --json` in its section, pointer and keys,
+contrast in both themes, widths 320 (400 % zoom), 400 and 1600, targets of 24 pixels, links, files of charts, frames.
+Saves screenshots of all pages to FOLDER, if given.  Needs Debian's chromium, chromium-driver
 and python3-selenium.
 The last line is "N passed, N failed".
 """
 
-import base64, csv, json, math, os, shutil, struct, subprocess, sys, tempfile
+import base64, csv, json, math, os, shutil, struct, subprocess, sys, tempfile, zlib
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -28,10 +29,11 @@ def check(holds, what):
         print("FAILED:", what)
 
 
-def orrery(program, *words):
-    done = subprocess.run([program, *words], stdout=subprocess.DEVNULL)
+def orrery(program, *words, stdout=subprocess.DEVNULL):
+    done = subprocess.run([program, *words], stdout=stdout)
     if done.returncode not in (0, 3):  # 3: a run was too short to learn anything
         sys.exit(f"{' '.join(words)} ended with {done.returncode}")
+    return done.stdout
 
 
 def small_run(program, folder, *more):
@@ -51,6 +53,25 @@ def small_run(program, folder, *more):
         "--out=" + folder,
         *more,
     )
+
+
+# Trains a vision transformer on three classes of 8 x 8 pixels; returns the path of an image.
+def image_run(program, folder):
+    os.mkdir(folder + "_data")
+    for split, count in ("train", 60), ("t10k", 20):
+        pixels = bytes((60 * (i % 3) + 7 * k) % 256 for i in range(count) for k in range(64))
+        with open(f"{folder}_data/{split}-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, count, 8, 8) + pixels)
+        with open(f"{folder}_data/{split}-labels-idx1-ubyte", "wb") as file:
+            file.write(struct.pack(">II", 0x801, count) + bytes(i % 3 for i in range(count)))
+    small = ["--layers=2", "--heads=2", "--width=16", "--batch_size=4", "--steps=20", "--patch=2"]
+    orrery(program, "train", "--model=vit", f"--data={folder}_data", *small, "--out=" + folder)
+    rows = b"".join(b"\0" + bytes(7 * (8 * y + x) % 256 for x in range(8)) for y in range(8))
+    part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    with open(folder + ".png", "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)))
+        file.write(part(b"IDAT", zlib.compress(rows)) + part(b"IEND", b""))
+    return folder + ".png"
 
 
 def rows_of(folder):
@@ -196,6 +217,14 @@ contrast = """
   return [count, low, ofMaps];"""
 
 
+# Targets of a pointer below 24 x 24 pixels: WCAG 2.2, 2.5.8; links within sentences may be lower.
+small_targets = """
+  return [...document.querySelectorAll('button, a, summary, input, canvas[tabindex], svg[tabindex]')].filter((e) => {
+    const b = e.getBoundingClientRect();
+    return b.width && !e.closest('.skip') && (b.width < 23.9 || b.height < 23.9);
+  }).map((e) => `${e.tagName} ${(e.getAttribute('aria-label') || e.textContent).slice(0, 30)} ${e.getBoundingClientRect().width.toFixed(0)} x ${e.getBoundingClientRect().height.toFixed(0)}`)"""
+
+
 # Titles of one group, and numbers along one axis, that are the same.
 one_of_several = """
   const twice = (texts) => texts.filter((text, i) => texts.indexOf(text) !== i), found = [];
@@ -240,7 +269,7 @@ def check_contents(page, name):
 
 
 def check_everywhere(page, name, pictures):
-    for width in (400, 1600):
+    for width in (320, 400, 1600):
         for dark in (False, True):
             page.driver.get_log("browser")
             page.open(width, dark)
@@ -266,6 +295,8 @@ def check_everywhere(page, name, pictures):
                 const b = e.getBoundingClientRect(); return b.right > innerWidth + 1 || b.left < -1; }).length"""
             )
             check(outside == 0, f"{what}: {outside} elements are outside of the window")
+            small = page.run(small_targets)
+            check(not small, f"{what}: these targets are smaller than 24 pixels: {small}")
             if pictures:
                 page.picture(f"{pictures}/{name}_{width}_{'dark' if dark else 'light'}.png")
     unnamed = page.run(
@@ -343,7 +374,7 @@ def check_reading(page, folder):
     keys("l")
     check(
         page.wait(
-            "document.querySelector(\"section[aria-label='loss'] .controls button:last-child\").getAttribute('aria-pressed') === 'true'"
+            "document.querySelector(\"section[aria-label='loss'] .controls button[title='logarithmic scale']\").getAttribute('aria-pressed') === 'true'"
         ),
         "L is not logarithmic",
     )
@@ -363,7 +394,9 @@ def check_reading(page, folder):
 
     path = "document.querySelector(\"section[aria-label='loss'] path.line\").getAttribute('d')"
     rough = page.run("return " + path)
-    page.run("const s = document.querySelector('input[type=range]'); s.value = 0; s.dispatchEvent(new Event('input'))")
+    page.run(
+        "const s = document.querySelector('input[type=range]'); s.value = 0; s.dispatchEvent(new Event('input'))"
+    )
     check(page.wait(f"{path} !== {json.dumps(rough)}"), "the slider smooths nothing")
     sliders = page.run("return [...document.querySelectorAll('input[type=range]')].map((s) => s.value)")
     check(len(set(sliders)) == 1, f"sliders differ: {sliders}")
@@ -374,6 +407,330 @@ def check_reading(page, folder):
     check(page.run("return document.documentElement.dataset.theme") == "dark", "the button does not turn it dark")
     check(not page.run(contrast)[1], "turned dark, a text has little contrast")
     page.run("localStorage.clear()")
+
+
+def unpacked(packed):
+    codes = struct.unpack(f"<{packed['count']}H", base64.b64decode(packed["base64"]))
+    step = (packed["high"] - packed["low"]) / 65534
+    return [None if code == 65535 else packed["low"] + code * step for code in codes], step / 2
+
+
+def flat(values):
+    return [x for each in values for x in (flat(each) if isinstance(each, list) else [each])]
+
+
+def same_numbers(packed, numbers, of=""):
+    found, error = unpacked(packed)
+    numbers = flat(numbers)
+    return len(found) == len(numbers) and all(
+        (x is None) == (y is None) and (x is None or abs(x - y) <= error + 1e-6 * abs(y))
+        for x, y in zip(found, numbers)
+    )
+
+
+# A section has the numbers of its view, and draws all of them.
+def check_view(page, view, section):
+    data, kind, what = section["data"], view["kind"], f"{view['analysis']}: {view['title']}"
+    drawn = lambda script: page.run(
+        f"const s = document.getElementById(arguments[0]); return {script}",
+        page.ids[(section["group"], section["title"])],
+    )
+    same = True
+    if kind == "map":
+        maps = data.get("maps", [data])
+        same = len(maps) == len(view["maps"]) and all(
+            same_numbers(a["values"], b["values"]) for a, b in zip(maps, view["maps"])
+        )
+        values = [x for each in view["maps"] for x in flat(each["values"]) if x is not None]
+        if max(values) - min(values) <= 1e-5 * max(abs(x) for x in values):
+            text = drawn("s.querySelector('.solid').textContent")
+            check(
+                f"{view['quantity']}: " in text and "every cell" in text,
+                f"{what}: values are all {values[0]}, it says {text}",
+            )
+            check(not drawn("s.querySelector('canvas')"), f"{what}: it draws a map of one value")
+        else:
+            size = drawn(
+                "[s.querySelector('.map canvas').width, s.querySelector('.map canvas').height, s.querySelectorAll('.thumbs canvas').length]"
+            )
+            check(
+                size == [len(view["columns"]), len(view["rows"]), len(maps) if len(maps) > 1 else 0],
+                f"{what}: it draws {size}",
+            )
+    elif kind == "bars":
+        rows = drawn("[...s.querySelectorAll('.bar[role=listitem] .name')].map((e) => e.textContent)")
+        same = rows == [bar["name"] for bar in view["bars"]] and [row["value"] for row in data["rows"]] == [
+            bar["value"] for bar in view["bars"]
+        ]
+    elif kind == "table":
+        same = data["rows"] == view["rows"]
+        rows = drawn("s.querySelectorAll('tbody tr').length")
+        check(rows == len(view["rows"]), f"{what}: it draws {rows} rows")
+    elif kind == "lines":
+        same = [s["values"] for s in data["series"]] == [line["y"] for line in view["lines"]]
+        lines = drawn("s.querySelectorAll('path.line').length")
+        check(lines == len(view["lines"]), f"{what}: it draws {lines} lines")
+    elif kind == "lens":
+        same = all(same_numbers(data[name], view[name]) for name in ("probability", "log_probability", "rank"))
+        check(data["targets"] == view["targets"], f"{what}: targets {data['targets']}")
+        seen = {}
+        page.run(
+            "document.getElementById(arguments[0]).querySelectorAll('.pages button')[0].click()",
+            page.ids[(section["group"], section["title"])],
+        )
+        for _ in range(len(view["columns"])):
+            for row, column, text, background in drawn(
+                "[...s.querySelectorAll('[data-column]')].map((e) => [+e.dataset.row, +e.dataset.column, e.textContent, e.style.background])"
+            ):
+                seen[(row, column)] = (text, background)
+            if drawn("s.querySelectorAll('.pages button')[1].disabled"):
+                break
+            drawn("s.querySelectorAll('.pages button')[1].click()")
+        words = {
+            (r, c): word.replace("\\n", "↵") for r, row in enumerate(view["words"]) for c, word in enumerate(row)
+        }
+        check({at: text for at, (text, _) in seen.items()} == words, f"{what}: it draws the words {seen}")
+        colours = page.run(
+            "return arguments[0].map((p) => { const e = document.createElement('i'); Object.assign(e.style, shaded(p, 'share')); return e.style.background; })",
+            [view["probability"][r][c] for r, c in seen],
+        )
+        check(
+            colours == [background for _, background in seen.values()],
+            f"{what}: colors are not those of the probabilities",
+        )
+    elif kind == "tokens":
+        same = same_numbers(data["values"], view["values"]) if view["values"] else "values" not in data
+        texts = drawn("[...s.querySelectorAll('.token')].map((e) => e.textContent)")
+        check(
+            texts == [t.replace("␣", " ").replace("\\n", "↵\n") for t in view["tokens"]], f"{what}: it draws {texts}"
+        )
+    elif kind == "choices":
+        same = same_numbers(data["probability"], [[c["probability"] for c in each] for each in view["choices"]])
+        for i in range(len(view["positions"])):
+            if i == 0:
+                drawn("[...Array(99)].forEach(() => s.querySelector('.pages button')?.click())")
+            else:
+                drawn("s.querySelectorAll('.pages button')[1].click()")
+            rows = drawn(
+                "[...s.querySelectorAll('.choice:not(.target)')].map((e) => [e.querySelector('.name').textContent, e.querySelector('.value').textContent])"
+            )
+            check(
+                [name for name, _ in rows] == [c["name"] for c in view["choices"][i]],
+                f"{what}: position {i} has {rows}",
+            )
+            check(
+                all(abs(float(p) - c["probability"]) < 6e-4 for (_, p), c in zip(rows, view["choices"][i])),
+                f"{what}: position {i} has {rows}",
+            )
+            target = drawn("s.querySelector('.choice.target')?.textContent")
+            if view["targets"][i]:
+                check(target.startswith("target: " + view["targets"][i]["name"]), f"{what}: the target is {target}")
+    elif kind == "image":
+        same = data["shape"] == view["shape"]
+        size = drawn("[s.querySelector('canvas').height, s.querySelector('canvas').width]")
+        check(size == view["shape"][:2], f"{what}: the image has {size} pixels")
+    else:
+        check(False, f"{what}: a kind {kind} without a test")
+    check(same, f"{what}: its numbers differ from the JSON")
+    return kind
+
+
+def check_views(page, views):
+    sections = page.run("return JSON.parse(document.getElementById('report').textContent).sections")
+    page.ids = {
+        tuple(key): value
+        for key, value in page.run(
+            "return [...document.querySelectorAll('.section')].map((s) => [[s.closest('.group').querySelector('h2').firstChild.data, s.querySelector('h3').firstChild.data], s.id])"
+        )
+    }
+    kinds = set()
+    for view in views:
+        same = [s for s in sections if (s["group"], s["title"]) == (view["analysis"], view["title"])]
+        check(len(same) == 1, f"{len(same)} sections are named {view['title']}")
+        kinds.add(check_view(page, view, same[0]))
+    return kinds
+
+
+# The tokens, the maps and the lens of one example point at the same position, by pointer and by keys.
+def check_linked(page):
+    strip = page.find("section[aria-label='Input'] .strip")
+    page.show(strip)
+    token = page.driver.find_elements("css selector", "section[aria-label='Input'] .token")[5]
+    ActionChains(page.driver).move_to_element(token).perform()
+    state = """return [...document.querySelectorAll('.atlas .map .band')].map((b) => !b.hidden && Math.round(parseFloat(b.style.top || b.style.left) * %d / 100))
+        .concat(document.querySelector("section[aria-label='Most likely tokens'] .pages span").textContent.split(' ')[1],
+        document.querySelector('.lens .at')?.dataset.column)"""
+    count = page.run("return document.querySelectorAll(\"section[aria-label='Input'] .token\").length")
+    check(page.run(state % count) == [5, 5, "5", "5"], f"a token at 5 shows {page.run(state % count)}")
+    check("position 5" in page.tip(), f"the tip of a token says {page.tip()}")
+    page.run("arguments[0].focus()", strip)
+    ActionChains(page.driver).send_keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT).perform()
+    check(page.run(state % count) == [2, 2, "2", "2"], f"keys at token 2 show {page.run(state % count)}")
+    check(page.spoken().startswith("position 2, "), f"keys at a token say {page.spoken()}")
+    ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
+    canvas = page.find(".atlas .map canvas")
+    page.show(canvas)
+    page.run("arguments[0].focus()", canvas)
+    ActionChains(page.driver).send_keys(*[Keys.ARROW_DOWN] * 5, *[Keys.ARROW_RIGHT] * 3).perform()
+    marked = page.run(
+        "return ['at', 'key'].map((c) => [...document.querySelectorAll('.strip .' + c)].map((t) => t.dataset.at))"
+    )
+    check(set(marked[0]) == {"4"} and set(marked[1]) == {"3"}, f"cell 4, 3 of a map marks tokens {marked}")
+    weights, _ = unpacked(
+        page.run(
+            "return JSON.parse(document.getElementById('report').textContent).sections.find((s) => s.kind === 'matrices').data.maps[0].values"
+        )
+    )
+    shown = page.run(
+        "return [...document.querySelectorAll('section[data-kind=matrices] .strip .token')].map((t) => t.style.background)"
+    )
+    row = weights[4 * count : 5 * count]
+    check(
+        [bool(colour) for colour in shown] == [w is not None and sum(x or 0 for x in row) > 0 for w in row],
+        f"tokens that a row cannot see are colored: {shown}",
+    )
+    ground = page.run(
+        "const c = document.querySelector('.atlas .map canvas').getContext('2d').getImageData(1, 0, 1, 1).data; return `rgb(${c[0]}, ${c[1]}, ${c[2]})` + getComputedStyle(document.body).backgroundColor"
+    )
+    check(ground.count(ground[: len(ground) // 2]) == 2, f"a masked cell and the page have the colors {ground}")
+    lens = page.find(".lens .cells")
+    page.show(lens)
+    page.run("arguments[0].focus()", lens)
+    ActionChains(page.driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN).perform()
+    check(
+        "after " in page.spoken() and "position " in page.spoken() and " p " in page.spoken(),
+        f"a cell of the lens says {page.spoken()}",
+    )
+    ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
+
+
+# A row of an attention map darkens the patches of the image, and a patch marks its row and column.
+def check_patches(page):
+    picture = page.find("section[data-kind=matrices] .picture")
+    page.show(picture)
+    page.run("arguments[0].focus()", picture)
+    ActionChains(page.driver).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN).perform()
+    check(page.spoken() == "patch 1,1", f"keys at an image say {page.spoken()}")
+    labels = page.run(
+        "return JSON.parse(document.getElementById('report').textContent).sections.find((s) => s.kind === 'matrices').data.rows"
+    )
+    i = labels.index("1,1")
+    bands = page.run(
+        "return [...document.querySelectorAll('.atlas .map .band')].map((b) => !b.hidden && parseFloat(b.style.top || b.style.left))"
+    )
+    check(all(abs(at - 100 * i / len(labels)) < 1e-3 for at in bands), f"a patch {i} marks {bands}")
+    maps = page.run(
+        "return JSON.parse(document.getElementById('report').textContent).sections.find((s) => s.kind === 'matrices').data.maps[0].values"
+    )
+    row = unpacked(maps)[0][i * len(labels) : (i + 1) * len(labels)]
+    shades = page.run(
+        "return [...arguments[0].querySelectorAll('.shade')].map((e) => Number(e.getAttribute('fill-opacity')))",
+        picture,
+    )
+    expected = [0.9 * (1 - w / max(row)) for w, label in zip(row, labels) if label != "class"]
+    check(
+        len(shades) == len(expected) and all(abs(a - b) < 1e-3 for a, b in zip(shades, expected)),
+        f"weights {expected} have the shades {shades}",
+    )
+
+
+# Every chart and map can be saved, with the texts that it shows; every section has a link that leads to it.
+def check_saved(page, name):
+    saved = page.driver.execute_async_script("""
+        const done = arguments[0], all = [];
+        window.download = (name, address) => all.push([name, address]);
+        const sections = [...document.querySelectorAll('.section')].filter((s) => s.querySelector('.save'));
+        sections.forEach((s) => s.querySelectorAll('.save').forEach((button) => button.click()));
+        (function wait() {
+          if (all.length < 2 * sections.length) return setTimeout(wait, 50);
+          done(all.map(([name, address]) => {
+            if (address.startsWith('data:image/png')) return [name, address.length, ''];
+            const svg = new DOMParser().parseFromString(decodeURIComponent(address.slice(address.indexOf(',') + 1)), 'image/svg+xml');
+            return [name, svg.querySelectorAll('parsererror').length ? 0 : svg.querySelectorAll('*').length, [...svg.querySelectorAll('text')].map((t) => t.textContent).join(' ')];
+          }));
+        })();""")
+    drawn = page.run(
+        "return [...document.querySelectorAll('.section')].filter((s) => s.querySelector('.body canvas, .plot, .bars, .lens, .strip, .choices')).length"
+    )
+    check(len(saved) == 2 * drawn > 0, f"{name}: {len(saved)} files of {drawn} charts and maps")
+    check(all(size > 3 for _, size, _ in saved), f"{name}: files without a drawing: {[x[:2] for x in saved]}")
+    texts = page.run(
+        "return [...document.querySelectorAll('.section')].filter((s) => s.querySelector('.save')).map((s) => (s.querySelector('.row-labels span, .token, .lens .name:not(:empty), .choice .name, .bar .name, .plot text') || s.querySelector('h3').firstChild).textContent.trim())"
+    )
+    svgs = [text for file, _, text in saved if file.endswith(".svg")]
+    check(all(text in svg for text, svg in zip(texts, svgs)), f"{name}: a file lacks the text of its drawing")
+    ids = page.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    links = page.run("return [...document.querySelectorAll('main .link')].map((a) => a.hash.slice(1))")
+    check(len(ids) == len(set(ids)) and set(links) <= set(ids) and len(links) > 5, f"{name}: links {links} of {ids}")
+    target = links[2 * len(links) // 3]
+    page.driver.get("about:blank")
+    page.driver.get("file://" + page.path + "#" + target)
+    page.driver.execute_async_script("setTimeout(arguments[0], 400)")
+    top = page.run(
+        "return [document.getElementById(arguments[0]).getBoundingClientRect().top, innerHeight + scrollY >= document.documentElement.scrollHeight - 2]",
+        target,
+    )
+    check(0 <= top[0] <= 40 or top[1], f"{name}: the address of {target} opens the page {top} pixels above it")
+
+
+# The link of a grid of maps leads to the chosen one.
+def check_address(page):
+    page.run("document.querySelectorAll('.thumbs button')[1].click()")
+    address, name = page.run(
+        "return [document.querySelector('.thumbs').closest('.section').querySelector('.link').hash, document.querySelector('.atlas h3').textContent]"
+    )
+    page.driver.get("about:blank")
+    page.driver.get("file://" + page.path + address)
+    page.driver.execute_async_script("setTimeout(arguments[0], 400)")
+    shown, top = page.run(
+        "return [document.querySelector('.atlas h3').textContent, document.querySelector('.thumbs').closest('.section').getBoundingClientRect().top]"
+    )
+    check(
+        address.endswith(":1") and shown == name and 0 <= top <= 40,
+        f"the address {address} shows '{shown}', not '{name}', at {top}",
+    )
+
+
+# Views of two runs are side by side, many lines have small charts, and formulas their files and links.
+def check_layout(page):
+    tops = page.run(
+        """return [...document.querySelectorAll('.beside')].filter((row) => row.children.length > 1)
+        .map((row) => [...row.children].map((s) => [s.querySelector('h3').firstChild.data, s.getBoundingClientRect().top]))"""
+    )
+    check(len(tops) > 5, f"{len(tops)} views are side by side")
+    for (first, left), (second, right) in tops:
+        check(
+            first[len("first: ") :] == second[len("second: ") :] and left == right,
+            f"side by side are '{first}' and '{second}' at {left} and {right}",
+        )
+    small = page.run(
+        "return [...document.querySelectorAll('.legend.many')].map((l) => l.querySelectorAll('svg.small path').length)"
+    )
+    check(16 in small, f"legends have {small} small charts")
+    files = page.run(
+        "return [...document.querySelectorAll('.formula')].map((f) => [f.id, f.querySelector('.link').hash, f.innerText])"
+    )
+    check(len(files) > 3 and all("#" + id == hash for id, hash, _ in files), f"formulas have the links {files}")
+    check(
+        any("nn/optimizers/adamw.cpp" in text for *_, text in files) and os.path.exists("nn/optimizers/adamw.cpp"),
+        "the formula of adamw does not name its file",
+    )
+
+
+# The Tab key reaches every control, and each has a visible focus.
+def check_tabs(page, name):
+    page.load(1600)
+    count = page.run(
+        "return [...document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]')].filter((e) => !e.disabled && e.tabIndex >= 0 && e.checkVisibility()).length"
+    )
+    page.run(
+        "document.activeElement.blur(); window.reached = new Set(); window.unseen = []; document.addEventListener('keyup', () => { const e = document.activeElement; reached.add(e); if (e !== document.body && getComputedStyle(e).outlineStyle === 'none') unseen.push(e.outerHTML.slice(0, 80)); })"
+    )
+    for _ in range(0, count + 20, 20):
+        ActionChains(page.driver).send_keys(*[Keys.TAB] * 20).perform()
+    reached, unseen = page.run("return [reached.size, unseen]")
+    check(reached >= count, f"{name}: Tab reaches {reached} of {count} controls")
+    check(not unseen, f"{name}: a focus is not visible: {unseen[:3]}")
 
 
 def packed(values):
@@ -545,14 +902,12 @@ def check_marks(maps):
     check(paths == [1, 1], f"slots and span are {paths} lines")
     keys = maps.run("return document.querySelector('.atlas .scale').innerText")
     check("not visible" in keys and "slots" in keys and "span" in keys, f"the legend of a map is '{keys}'")
-    colours = maps.run(
-        """const canvas = document.querySelector("section[aria-label='entropy'] .map canvas"),
+    colours = maps.run("""const canvas = document.querySelector("section[aria-label='entropy'] .map canvas"),
               data = [...canvas.getContext('2d').getImageData(0, 0, 2, 2).data];
         return [0, 1, 2].map((k) => {
           const each = data.filter((x, i) => i % 4 === k);
           return Math.max(...each) - Math.min(...each);
-        })"""
-    )
+        })""")
     check(max(colours) <= 2, f"heads that are alike differ by {colours} in their colours")
     axis = maps.run("return document.querySelector(\"section[aria-label='entropy'] .column-axis\").innerText")
     check(axis == "head", f"columns are called '{axis}'")
@@ -578,6 +933,7 @@ def check_maps(driver, page, path, pictures):
     data, signed = synthetic()
     maps = Page(driver, with_data(page, data, path))
     check_everywhere(maps, "maps", pictures)
+
     # From the load on: a page that paints 16 maps of 65,536 cells must not stop.
     def measure():
         driver.execute_cdp_cmd(
@@ -593,7 +949,9 @@ def check_maps(driver, page, path, pictures):
             "a map of 16 is not painted",
         )
         times = driver.execute_async_script(frames)
-        print(f"4 x 4 heads over 256 tokens: {len(times)} frames, tasks above 50 ms since the load: {maps.run('return stops')}")
+        print(
+            f"4 x 4 heads over 256 tokens: {len(times)} frames, tasks above 50 ms since the load: {maps.run('return stops')}"
+        )
         return times
 
     check_frames(measure, "4 x 4 heads over 256 tokens")
@@ -678,9 +1036,7 @@ def main():
         a, b, sweep = (os.path.join(folder, name) for name in ("first", "second", "sweep"))
         small_run(program, a, "--steps=200")
         small_run(program, b, "--steps=100", "--attention=softmax(span=adaptive_span(16))", "--learning_rate=3e-3")
-        with open(
-            b + "/metrics.jsonl", "a"
-        ) as log:  # metrics of modules, a non-finite one, and an incomplete row
+        with open(b + "/metrics.jsonl", "a") as log:  # metrics of modules, a non-finite one, and an incomplete row
             for step in range(101, 161):
                 parts = {
                     f"entropy/blocks.{i}.attention.{k}": 2 + math.sin(step / 9 + i + k)
@@ -718,7 +1074,17 @@ def main():
             pages[name] = os.path.join(folder, name + ".html")
             orrery(program, "report", *folders, "--out=" + pages[name])
         pages["looks"] = os.path.join(folder, "looks.html")
-        orrery(program, "inspect", b, "--text=First Citizen:", "--analysis=all", "--html=" + pages["looks"])
+        pages["patches"] = os.path.join(folder, "patches.html")
+        images = os.path.join(folder, "images")
+        examples = {
+            "looks": [b, "--text=First Citizen:"],
+            "patches": [images, "--image=" + image_run(program, images), "--label=1"],
+        }
+        views = {}
+        for name, words in examples.items():
+            words = ["inspect", *words, "--analysis=all"]
+            orrery(program, *words, "--html=" + pages[name])
+            views[name] = json.loads(orrery(program, *words, "--json=yes", stdout=subprocess.PIPE))["views"]
         for name in pages:
             check(os.path.getsize(pages[name]) < 5e6, f"{name}: {os.path.getsize(pages[name])} bytes")
         driver = browser()
@@ -736,8 +1102,24 @@ def main():
             for name in ("runs", "looks"):
                 check_contents(Page(driver, pages[name]), name)
             check_scrolling(Page(driver, pages["looks"]), "looks")
-            alone = Page(driver, pages["runs"]).open().run(
-                "return [...document.querySelectorAll(\"section[aria-label='loss'] .legend\")].pop().innerText"
+            kinds = set()
+            for name, made in views.items():
+                kinds |= check_views(Page(driver, pages[name]).open(), made)
+            check(
+                kinds == {"map", "bars", "table", "lines", "lens", "tokens", "choices", "image"},
+                f"views of the kinds {kinds} are compared",
+            )
+            check_layout(Page(driver, pages["runs"]).open())
+            check_linked(Page(driver, pages["looks"]).open())
+            check_patches(Page(driver, pages["patches"]).open())
+            check_address(Page(driver, pages["looks"]).open())
+            for name in ("run", "sweep", "looks", "patches"):
+                check_saved(Page(driver, pages[name]).open(), name)
+                check_tabs(Page(driver, pages[name]), name)
+            alone = (
+                Page(driver, pages["runs"])
+                .open()
+                .run("return [...document.querySelectorAll(\"section[aria-label='loss'] .legend\")].pop().innerText")
             )
             check("entropy_regularizer" in alone, f"a line of a part has the legend '{alone}'")
             page = Page(driver, pages["sweep"]).open()

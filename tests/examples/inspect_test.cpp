@@ -90,7 +90,7 @@ TEST_CASE("inspect: plots on a terminal show the signs of their values") {
   CHECK(finds(promoted.out, "   0\\.\\d+ +\\|(█)+\n"));  // positive: right of it
   CHECK(!finds(promoted.out, "  -0\\.\\d+ +(█)*\\|█"));
   const Outcome lens = inspect({run, "--text=abeabe", "--analysis=logit_lens"});
-  CHECK(finds(lens.out, "scale: ln p 0 to -\\d\\.\\d+ \\(square root\\); "));
+  CHECK(finds(lens.out, "scale: ln p of the target 0 to -\\d\\.\\d+ \\(square root\\); "));
   Message(lens.out).names(". - = #").value("negative");
 }
 
@@ -256,7 +256,8 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(
       run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
-  expect_error(run_orrery({"inspect", plain})).names("inspect").names("any analysis").offers("--hooks=*");
+  CHECK(contains(inspect({plain}).out, "Predictions: Most likely classes"));  // no other analysis supports it
+  expect_error(run_orrery({"inspect", plain, "--analysis=heads"})).names("inspect").names("heads").offers("--hooks=*");
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
@@ -310,7 +311,7 @@ TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work 
   const std::string run = trained_run(folder, "run", {"--layers=2", "--normalization=dyt"}),
                     page = folder / "page.html";
   const Outcome depth = inspect({run, "--text=abeabe", "--analysis=logit_lens", "--position=2"});
-  CHECK(contains(depth.out, "Logit lens: ln p of"));
+  CHECK(contains(depth.out, "Logit lens: Top prediction after each sublayer"));
   CHECK(contains(depth.out, "Logit lens: Predictions at position 2, 'e'"));
   refusal({run, "--text=abeabe", "--analysis=logit_lens", "--position=6"}).names("position").value(6).offers(5);
   const Outcome causes =

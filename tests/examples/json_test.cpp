@@ -173,6 +173,17 @@ TEST_CASE("json: every kind of view has its values; missing values are null") {
   MapView map{.quantity = "p", .rows = {"r"}, .columns = {"c", "d"}, .values = {}};
   map.values = orrery::Tensor::from(orrery::Shape{1, 1, 2}, std::vector<double>{0.25, NAN}, orrery::Dtype::f64);
   CHECK(json(map)["maps"][0]["values"].dump() == "[[0.25,null]]");
+  LensView lens;
+  lens.rows = {"r"}, lens.columns = {"c", "d"}, lens.words = {"x", "y"}, lens.targets = {"y", ""};
+  lens.probability = lens.log_probability = lens.rank = map.values[0];
+  CHECK(json(lens)["words"].dump() == R"([["x","y"]])");
+  CHECK(json(lens)["rank"].dump() == "[[0.25,null]]");
+  CHECK(json(TokensView{"-ln p", {"a", "b"}, {NAN, 2}})["values"].dump() == "[null,2.0]");
+  ChoicesView choices;
+  choices.positions = {"a"}, choices.choices = {{{"x", 0.5}}}, choices.targets = {{"", NAN}};
+  CHECK(json(choices)["choices"].dump() == R"([[{"name":"x","probability":0.5}]])");
+  CHECK(json(choices)["targets"][0].is_null());
+  CHECK(json(ImageView{orrery::Tensor::zeros(orrery::Shape{2, 3, 1}), {"the image"}})["shape"].dump() == "[2,3,1]");
 }
 
 TEST_CASE("json: list prints every family, or only the requested names") {

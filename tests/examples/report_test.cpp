@@ -60,7 +60,8 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
   for (const char* outside : {"src=", "href=\"http", "@import", "url(\"", "fetch(", "{{"})
     CHECK_MESSAGE(!contains(page.html, outside), outside);
   CHECK(page.kinds() ==
-        std::set<std::string>{"values", "curves", "text", "table", "formula", "matrices", "matrix", "bars"});
+        std::set<std::string>{"values", "curves", "text", "table", "formula", "matrices", "matrix", "bars", "tokens",
+                              "choices", "lens"});
   // Every row of the log; curves with their own axis come from analyses.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])
@@ -81,6 +82,8 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
   std::map<std::string, std::string> derivations;
   const Json entries = page.section("Components named in the settings")["entries"];
   for (const Json& entry : entries) derivations[entry["name"].get<std::string>()] = entry["derivation"];
+  for (const Json& entry : entries)
+    if (entry["name"] == "adamw") CHECK(entry["file"] == "nn/optimizers/adamw.cpp");
   CHECK(contains(derivations.at("softmax"), "ds_ij = w_ij (g_ij"));
   CHECK(contains(derivations.at("gelu_tanh"), "f'(x)"));
   CHECK(contains(derivations.at("adamw"), "c1 = 1 - beta1^t"));

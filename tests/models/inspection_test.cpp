@@ -36,6 +36,23 @@ void check_whole(const View& view) {
     for (const auto& row : table->rows) CHECK(row.size() == table->columns.size());
   } else if (const auto* const bars = std::get_if<BarView>(&view.data)) {
     for (const BarView::Bar& bar : bars->bars) CHECK(std::isfinite(bar.value));
+  } else if (const auto* const lens = std::get_if<LensView>(&view.data)) {
+    const size_t cells = lens->rows.size() * lens->columns.size();
+    CHECK(lens->words.size() == cells);
+    CHECK(lens->targets.size() == lens->columns.size());
+    for (const double p : lens->probability.to_vector()) CHECK((p > 0 && p <= 1 + 1e-6));
+    for (const Tensor& each : {lens->probability, lens->log_probability, lens->rank})
+      CHECK(each.numel() == static_cast<int64_t>(cells));
+  } else if (const auto* const tokens = std::get_if<TokensView>(&view.data)) {
+    CHECK(!tokens->tokens.empty());
+    CHECK((tokens->values.empty() || tokens->values.size() == tokens->tokens.size()));
+    CHECK_FALSE(has_infinite(tokens->values));
+  } else if (const auto* const choices = std::get_if<ChoicesView>(&view.data)) {
+    CHECK(choices->choices.size() == choices->positions.size());
+    CHECK(choices->targets.size() == choices->positions.size());
+    for (const auto& each : choices->choices) CHECK(each.size() == choices->choices[0].size());
+  } else if (const auto* const image = std::get_if<ImageView>(&view.data)) {
+    CHECK(image->pixels.shape().rank() == 3);
   } else {
     for (const LineView::Line& line : std::get<LineView>(view.data).lines) {
       CHECK(line.x.size() == line.y.size());
@@ -93,6 +110,7 @@ TEST_CASE("analysis: every analysis accepts every model; values are finite, miss
       });
       inspected->run();
     }
+    CHECK(groups.contains("Predictions"));
     CHECK(groups.contains("Attention") == shows.contains("weights"));
     CHECK(groups.contains("Logit lens") == shows.contains("embedding"));
     CHECK(groups.contains("Ablation") == shows.contains("embedding"));

@@ -27,6 +27,10 @@ std::map<std::string, Tensor> captured_by(const InspectedExample& inspected, con
   hooks.check_all_matched();
   return all;
 }
+// Returns the values of this row of a lens.
+std::vector<double> row_of(const LensView& lens, const Tensor& values, const std::string& name) {
+  return testing::row_of({.quantity = "", .rows = lens.rows, .columns = lens.columns, .values = values}, name);
+}
 const std::vector<std::string> sublayers = {"blocks.0.attention", "blocks.0.feed_forward", "blocks.1.attention",
                                             "blocks.1.feed_forward"};
 
@@ -46,14 +50,25 @@ TEST_CASE("logit lens: the prediction from the last state equals the model's out
     ++lenses;
     const Tensor logits = inspected->run();
     CHECK(largest_difference(logits_of(*inspected, streams.back(), streams.back().last().value), logits) == 0);
-    const auto& map = shown<MapView>(views, "logit_lens/log_probability");
+    const auto& lens = shown<LensView>(views, "logit_lens");
     const Targets targets = targets_of(*inspected, logits);
-    const std::vector<double> plain = log_probabilities(logits, targets.by_row), last = row_of(map, map.rows.back());
+    const std::vector<double> plain = log_probabilities(logits, targets.by_row),
+                              last = row_of(lens, lens.log_probability, lens.rows.back()),
+                              tops = row_of(lens, lens.probability, lens.rows.back()),
+                              ranks = row_of(lens, lens.rank, lens.rows.back());
     REQUIRE(plain.size() == last.size());
     for (size_t i = 0; i < plain.size(); ++i) {
       CAPTURE(i);
       CHECK(std::isnan(plain[i]) == std::isnan(last[i]));
-      if (!std::isnan(plain[i])) CHECK(std::abs(plain[i] - last[i]) <= 1e-6);
+      const std::vector<double> z = logits[static_cast<int64_t>(i)].to_vector();
+      const int32_t first = most_likely(z);
+      CHECK(lens.words[lens.words.size() - plain.size() + i] == inspected->target_name(first));
+      CHECK(std::abs(tops[i] - std::exp(log_probability(z, first, first))) <= 1e-6);
+      CHECK(lens.targets[i].empty() == std::isnan(plain[i]));
+      if (std::isnan(plain[i])) continue;
+      CHECK(std::abs(plain[i] - last[i]) <= 1e-6);
+      CHECK(ranks[i] == rank_of(z, targets.by_row[i]));
+      CHECK(lens.targets[i] == inspected->target_name(targets.by_row[i]));
     }
   }
   CHECK(lenses > 25);
@@ -69,10 +84,11 @@ TEST_CASE("logit lens: a state goes through the model's own normalization and he
       state = nn::layer_norm(state, parameter_of(*model, "norm.weight"), parameter_of(*model, "norm.bias"));
     const Tensor logits = matmul(state, parameter_of(*model, "token_embedding.weight"), {.b = true});
     const Tensor spread = logits - log(sum(exp(logits), {-1}, true));
-    const std::vector<double> of_embedding = row_of(shown<MapView>(views, "logit_lens/log_probability"), "embedding");
+    const auto& lens = shown<LensView>(views, "logit_lens");
+    const std::vector<double> of_embedding = row_of(lens, lens.log_probability, "embedding");
     CHECK(std::abs(of_embedding[2] - spread[2].to_vector()[2]) <= 1e-9);  // the token after position 2 is 2
     CHECK(std::isnan(of_embedding[7]));
-    const std::string caption = find_view(views, "logit_lens/log_probability")->caption;
+    const std::string caption = find_view(views, "logit_lens")->caption;
     Message(caption).names(last == "none" ? "no normalization" : "norm (layer)");
 
     const auto& table = shown<TableView>(views, "Predictions at position 2, '␣4'");

@@ -197,8 +197,9 @@ TEST_CASE("report: it has the components that settings name, also inside specs, 
                                          {"mask", "causal and (sinks(2) or window(4))"},
                                          {"normalization", "dyt"}}));
   Json sections = Json::array();
-  add_components(sections, std::span(&run, 1),
-                 [](const std::string& family, const std::string& name) { return family + "/" + name; });
+  add_components(sections, std::span(&run, 1), [](const std::string& family, const std::string& name) {
+    return SourceHead{family + "/" + name + ".cpp", family + "/" + name};
+  });
   REQUIRE(sections.size() == 1);
   std::map<std::string, Json> found;
   for (const Json& entry : sections[0]["data"]["entries"])
@@ -216,6 +217,7 @@ TEST_CASE("report: it has the components that settings name, also inside specs, 
   CHECK(!found.contains("attention rela"));
   CHECK(found.at("activation silu")["formula"] == "x * sigmoid(beta * x)");
   CHECK(found.at("activation silu")["derivation"] == "activation/silu");
+  CHECK(found.at("activation silu")["file"] == "activation/silu.cpp");
 }
 
 TEST_CASE("report: arguments of commands are quoted for a shell") {

@@ -140,6 +140,10 @@ void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& 
   for (const models::View& view : views) {
     if (const auto* const map = std::get_if<models::MapView>(&view.data); map && !view.name.empty())
       to.push_back({view.name, map->values});
+    if (const auto* const lens = std::get_if<models::LensView>(&view.data))
+      for (const auto& [name, values] : {std::pair("log_probability", &lens->log_probability),
+                                         std::pair("rank", &lens->rank), std::pair("most_likely", &lens->probability)})
+        to.push_back({view.name + "/" + name, *values});
     const auto* const lines = std::get_if<models::LineView>(&view.data);
     if (!lines || view.name.empty()) continue;
     for (const models::LineView::Line& line : lines->lines) {
@@ -384,10 +388,8 @@ int inspect(const Arguments& arguments) {
   edits.check_applied();
   const std::vector<ValueSummary> captured = summaries_of(numbers);
   if (!json) print_results(captured, views);
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ",
-        use_default ? "any analysis" : s.analyses, "; ",
-        use_default ? "" : "choose from " + join(models::analyses().names()) + ", or ",
-        "list its values with --hooks=*");
+  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses, "; choose from ",
+        join(models::analyses().names()), ", or list its values with --hooks=*");
   add_numbers(numbers, views);
   if (s.out.ends_with(".csv"))
     write_metrics_file(s.out, views);

@@ -31,7 +31,7 @@ struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
   models::ExampleSettings example;
-  std::string analyses = "attention, heads, logit_lens";
+  std::string analyses = "predictions, attention, heads, logit_lens";
   int64_t threads = 0;
 
   template <class V>
@@ -51,10 +51,11 @@ struct ReportSettings {
   }
 };
 
-std::string derivation_of(const std::string& family, const std::string& name) {
-  const std::string folder = family + (family.ends_with('s') ? "es" : "s");
-  const auto found = file_heads.find(folder + "/" + name);
-  return found == file_heads.end() ? "" : std::string(found->second);
+models::SourceHead derivation_of(const std::string& family, const std::string& name) {
+  const std::string file = family + (family.ends_with('s') ? "es/" : "s/") + name;
+  const auto found = file_heads.find(file);
+  if (found == file_heads.end()) return {};
+  return {"nn/" + file + ".cpp", std::string(found->second)};
 }
 
 Json sections_of(std::span<const std::string> folders, const ReportSettings& s, const Arguments& arguments) {

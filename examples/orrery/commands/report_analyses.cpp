@@ -63,9 +63,13 @@ void add_analyses(models::Json& sections, std::span<const models::ReportedRun> r
       sections.push_back(models::report_section("Analysis", "text", "Runs that could not be analyzed", "",
                                                 {{"items", std::move(items)}}));
     }
-    if (runs.size() > 1)
-      for (models::View& view : views) view.title = run.name + ": " + view.title;
+    const size_t first = sections.size();
     add_views(sections, views);
+    if (runs.size() < 2) continue;
+    for (size_t i = first; i < sections.size(); ++i) {
+      const std::string title = sections[i]["title"];
+      sections[i]["view"] = title, sections[i]["title"] = run.name + ": " + title;
+    }
   }
   check(!analyzed || accepted || !example.given(),
         "report: no run takes an example of this kind; give --text for language models, --image for image models, "

@@ -6,9 +6,13 @@ namespace orrery::program {
 namespace {
 
 using models::BarView;
+using models::ChoicesView;
+using models::ImageView;
+using models::LensView;
 using models::LineView;
 using models::MapView;
 using models::TableView;
+using models::TokensView;
 
 // NaN is a missing value in a view.
 Json value_or_null(double x) { return std::isnan(x) ? Json() : json_number(x); }
@@ -60,6 +64,50 @@ Json contents_json(const LineView& lines) {
           {"y_quantity", lines.y_label},
           {"labels", lines.x_labels},
           {"lines", all}};
+}
+
+Json contents_json(const LensView& lens) {
+  const size_t columns = lens.columns.size();
+  Json words = Json::array();
+  for (std::span<const std::string> rest = lens.words; !rest.empty(); rest = rest.subspan(columns))
+    words.push_back(std::vector(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(columns)));
+  const auto matrix = [&](const Tensor& values) { return matrix_json(values.to_vector(), columns); };
+  return {{"kind", "lens"},
+          {"rows", lens.rows},
+          {"columns", lens.columns},
+          {"targets", lens.targets},
+          {"words", words},
+          {"probability", matrix(lens.probability)},
+          {"log_probability", matrix(lens.log_probability)},
+          {"rank", matrix(lens.rank)}};
+}
+
+Json contents_json(const TokensView& tokens) {
+  return {{"kind", "tokens"},
+          {"quantity", tokens.quantity},
+          {"tokens", tokens.tokens},
+          {"values", values_json(tokens.values)}};
+}
+
+Json choice_json(const ChoicesView::Choice& choice) {
+  return {{"name", choice.name}, {"probability", value_or_null(choice.probability)}};
+}
+
+Json contents_json(const ChoicesView& view) {
+  Json choices = Json::array(), targets = Json::array();
+  for (const std::vector<ChoicesView::Choice>& all : view.choices) {
+    choices.push_back(Json::array());
+    for (const ChoicesView::Choice& choice : all) choices.back().push_back(choice_json(choice));
+  }
+  for (const ChoicesView::Choice& target : view.targets)
+    targets.push_back(target.name.empty() ? Json() : choice_json(target));
+  return {{"kind", "choices"}, {"positions", view.positions}, {"choices", choices}, {"targets", targets}};
+}
+
+Json contents_json(const ImageView& image) {
+  return {{"kind", "image"},
+          {"shape", {image.pixels.size(0), image.pixels.size(1), image.pixels.size(2)}},
+          {"positions", image.positions}};
 }
 
 }  // namespace

@@ -14,9 +14,13 @@ namespace orrery::program {
 namespace {
 
 using models::BarView;
+using models::ChoicesView;
+using models::ImageView;
+using models::LensView;
 using models::LineView;
 using models::MapView;
 using models::TableView;
+using models::TokensView;
 
 constexpr size_t widest_map = 100, widest_bar = 40, narrowest_bar = 10;
 
@@ -115,6 +119,15 @@ std::string body(const MapView& map) {
   return models::for_terminal_lines(all);
 }
 
+std::string body(const LensView& lens) {  // a terminal has no room for its words; tables list those of a position
+  MapView map{.quantity = "ln p of " + lens.target,
+              .rows = lens.rows,
+              .columns = lens.columns,
+              .values = lens.log_probability};
+  map.none = "no target";
+  return body(map);
+}
+
 std::string body(const LineView& lines) {
   Table printed({lines.y_label, lines.x_label + " from", "to", "first value", "lowest", "highest", "last value"},
                 "lrrrrrr");
@@ -126,6 +139,27 @@ std::string body(const LineView& lines) {
                  significant(line.y.back(), 4)});
   }
   return printed.print();
+}
+
+std::string body(const TokensView& tokens) {
+  Table printed({"position", "token", tokens.quantity}, "rlr");
+  for (size_t i = 0; i < tokens.tokens.size(); ++i)
+    printed.add({std::to_string(i), tokens.tokens[i],
+                 i < tokens.values.size() && !std::isnan(tokens.values[i]) ? significant(tokens.values[i], 4) : ""});
+  return printed.print();
+}
+
+std::string body(const ChoicesView& view) {
+  Table printed({text("position ", view.shown, ", ", view.positions[view.shown]), "p"}, "lr");
+  for (const ChoicesView::Choice& choice : view.choices[view.shown])
+    printed.add({choice.name, significant(choice.probability, 4)});
+  if (const ChoicesView::Choice& target = view.targets[view.shown]; !target.name.empty())
+    printed.add({"target: " + target.name, significant(target.probability, 4)});
+  return printed.print();
+}
+
+std::string body(const ImageView& image) {
+  return indented(text(image.pixels.size(0), " x ", image.pixels.size(1), " pixels; --html=FILE.html shows them"));
 }
 
 }  // namespace

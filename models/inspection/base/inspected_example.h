@@ -36,6 +36,7 @@ class InspectedExample {
   // Returns the distance of a position from a key, in `distance_unit`; NaN if undefined.
   virtual double distance(const std::string& path, size_t position, size_t key) const = 0;
   virtual std::string distance_unit() const = 0;
+  virtual Tensor image() const { return {}; }  // (H, W, C); undefined: another input
   // tokens returns a text's tokens; from_tokens makes an example of the same model from others, if
   // `one_document` without document ends. Both return null for other inputs.
   virtual const std::vector<int32_t>* tokens() const { return nullptr; }

@@ -57,11 +57,46 @@ struct LineView {
   std::vector<std::string> x_labels = {};  // labels of x = 0, 1, ...; empty: x is a number
 };
 
+// The top prediction of each state (rows) at each position (columns).
+struct LensView {
+  std::vector<std::string> rows, columns;
+  std::vector<std::string> words;    // top predictions, row by row
+  std::vector<std::string> targets;  // per column; empty: no target
+  std::string target;                // what a target is: "the target"
+  // (1, rows, columns), f64: p of the top prediction; ln p and rank of the target, NaN: no target.
+  Tensor probability, log_probability, rank;
+};
+
+// The tokens of an input in order, with a value of each.
+struct TokensView {
+  std::string quantity;  // quantity of the values: "-ln p"
+  std::vector<std::string> tokens;
+  std::vector<double> values;  // NaN: no value; empty: none has one
+};
+
+// The most likely tokens or classes at each position.
+struct ChoicesView {
+  struct Choice {
+    std::string name;
+    double probability;
+  };
+  std::vector<std::string> positions;
+  std::vector<std::vector<Choice>> choices;  // per position, the most likely first, equally many
+  std::vector<Choice> targets;               // per position; an empty name: unknown
+  size_t shown = 0;                          // position that is shown first
+};
+
+// An image; positions named "ROW,COLUMN" are its patches.
+struct ImageView {
+  Tensor pixels;  // (H, W, C), as the model receives them, on the CPU
+  std::vector<std::string> positions;
+};
+
 struct View {
   std::string group;  // heading of the analysis
   std::string name;   // file name of its numbers: letters, digits, _ . and /
   std::string title, caption;
-  std::variant<MapView, BarView, TableView, LineView> data;
+  std::variant<MapView, BarView, TableView, LineView, LensView, TokensView, ChoicesView, ImageView> data;
   bool plot_only = false;                                    // a terminal prints a table with the same data instead
   std::vector<std::pair<std::string, double>> metrics = {};  // "heads/induction/blocks.0.attention.3", see metrics_of
 };

@@ -16,6 +16,18 @@ const twoSided = {
   dark: ['#a9d7ff', '#4ea0e0', '#1f4f78', '#1d2126', '#744414', '#e08a33', '#ffd9a8'],
 };
 
+// From the page's color to one hue: shares behind words, and losses.
+const oneHue = {
+  share: {
+    light: ['#ffffff', '#d3e5f3', '#9cc4e2', '#2f79b5', '#08407a'],
+    dark: ['#13161a', '#1b3850', '#1f4f78', '#4ea0e0', '#a9d7ff']
+  },
+  loss: {
+    light: ['#ffffff', '#fbe3ca', '#f5c08a', '#d9791f', '#8a3d00'],
+    dark: ['#13161a', '#40290f', '#744414', '#e08a33', '#ffd9a8']
+  },
+};
+
 const theme = () => document.documentElement.dataset.theme;
 
 function channels(colour) { return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)); }
@@ -34,13 +46,20 @@ function lineColour(i, n) {
   return `rgb(${between(viridis, theme() === 'dark' ? .3 + .7 * share : .82 * share).join(' ')})`;
 }
 
-// Returns 256 colors as little-endian RGBA pixels; the last entry is for non-finite values.
-function mapColours(signed) {
-  const stops = signed ? twoSided[theme()] : viridis, table = new Uint32Array(257);
+// Returns the style of a cell with a text: a color of the ramp, and black or white, which is legible on it.
+function shaded(share, ramp) {
+  const colour = between(oneHue[ramp][theme()], share);
+  const [r, g, b] = colour.map((x) => (x /= 255, x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4));
+  return {background: `rgb(${colour.join(' ')})`, color: .2126 * r + .7152 * g + .0722 * b > .179 ? '#000' : '#fff'};
+}
+
+// Returns 256 colors as little-endian RGBA pixels; the last entry, of non-finite values, is the page's color.
+function mapColours(signed, ramp) {
+  const stops = ramp ? oneHue[ramp][theme()] : signed ? twoSided[theme()] : viridis, table = new Uint32Array(257);
   for (let i = 0; i < 256; ++i) {
     const [r, g, b] = between(stops, i / 255);
     table[i] = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
   }
-  table[256] = theme() === 'dark' ? 0xff6b5f57 : 0xffb8bcc0;
+  table[256] = theme() === 'dark' ? 0xff1a1613 : 0xffffffff;
   return table;
 }

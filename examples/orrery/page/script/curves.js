@@ -95,7 +95,31 @@ class Chart {
     line.style.stroke = colour;
     return drawn('svg', {viewBox: '0 0 18 8', 'aria-hidden': 'true'}, line);
   }
+  // A small chart of these lines, on the scale of all.
+  small(belongs) {
+    const finite = this.series.flatMap((s) => s.values.filter((x) => x !== null)).sort((a, b) => a - b);
+    const low = finite[0], high = finite[Math.floor((finite.length - 1) * .99)], [first, last] = this.whole;
+    const paths = this.series.filter(belongs).map((s) => {
+      const every = Math.max(1, Math.floor(s.values.length / 60));
+      let pen = 'M', path = '';
+      s.values.forEach((value, i) => {
+        if (i % every && i + 1 < s.values.length) return;
+        if (value === null) return pen = 'M';
+        const share = high > low ? Math.min(1, (value - low) / (high - low)) : .5;
+        path +=
+            `${pen}${(120 * (s.steps[i] - first) / (last - first)).toFixed(1)} ${(2 + 30 * (1 - share)).toFixed(1)}`;
+        pen = 'L';
+      });
+      const line = drawn('path', {class: 'small', d: path});
+      line.style.stroke = lineColour(s.colour, this.keys.length);
+      return line;
+    });
+    return drawn(
+        'svg', {class: 'small', viewBox: '0 0 120 34', preserveAspectRatio: 'none', 'aria-hidden': 'true'}, ...paths);
+  }
   buildLegend() {
+    const many = this.keys.length > lineColours.light.length;  // more than distinct colors: each has a small chart
+    this.legend.classList.toggle('many', many);
     const entry = (text, picture, belongs) => {
       const button = element('button', {type: 'button', 'aria-pressed': 'true'}, picture, text);
       button.addEventListener('click', () => {
@@ -118,8 +142,9 @@ class Chart {
     this.legend.replaceChildren();
     if (this.keys.length > 1 || this.names.length === 1)
       this.keys.forEach(
-          (key, i) =>
-              this.legend.append(entry(key, this.sample(lineColour(i, this.keys.length), ''), (s) => s.colour === i)));
+          (key, i) => this.legend.append(entry(
+              key, many ? this.small((s) => s.colour === i) : this.sample(lineColour(i, this.keys.length), ''),
+              (s) => s.colour === i)));
     if (this.names.length > 1)
       this.names.forEach(
           (name, i) => this.legend.append(

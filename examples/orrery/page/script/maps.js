@@ -61,7 +61,7 @@ function mapControls(choices, change) {
 const rootsTitle = 'colors by the square root of values, so that small values are visible';
 
 // A legend of the colors and marks. A scale shown before the page is painted keeps its height.
-function scaleBar({signed, quantity, none, slots, spans}) {
+function scaleBar({signed, ramp, quantity, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
   const low = element('span'), high = element('span'), roots = element('span', {}, ', square-root scale');
   const swatch = element('canvas', {width: 1, height: 1, class: 'swatch', 'aria-hidden': 'true'});
@@ -72,11 +72,11 @@ function scaleBar({signed, quantity, none, slots, spans}) {
   return {
     bar: element(
         'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high),
-        element('span', {}, quantity, signed ? null : roots),
-        none ? entry(swatch, none) : null, slots ? entry(line('slots'), 'slots to its right') : null,
+        element('span', {}, quantity, signed || ramp ? null : roots), none ? entry(swatch, none) : null,
+        slots ? entry(line('slots'), 'slots to its right') : null,
         spans ? entry(line('span'), 'end of the attention span') : null),
     show(scale) {
-      const colours = mapColours(signed), image = new ImageData(256, 1), grey = new ImageData(1, 1);
+      const colours = mapColours(signed, ramp), image = new ImageData(256, 1), grey = new ImageData(1, 1);
       new Uint32Array(image.data.buffer).set(colours.subarray(0, 256));
       canvas.getContext('2d').putImageData(image, 0, 0);
       new Uint32Array(grey.data.buffer)[0] = colours[256];
@@ -109,6 +109,19 @@ function placeNames(words) {
   return words.map((word, i) => (times.get(word) > 1 ? `${word} at ${i}` : word));
 }
 
+// Returns a sentence instead of maps whose values are all the same; '' if they are not.
+function solidText(packs, {quantity, none}) {
+  const low = Math.min(...packs.map((each) => each.low)), high = Math.max(...packs.map((each) => each.high));
+  if (high - low > 1e-5 * Math.max(Math.abs(low), Math.abs(high))) return '';
+  const codes = packs.flatMap((each) => [...unpacked(each).codes]),
+        known = codes.filter((code) => code !== notFinite).length;
+  const same = `${quantity}: ${numberText(Number(high.toPrecision(5)))} in every cell`;
+  return known === 0 ? `${quantity}: ${none || 'no value'} in every cell.` :
+                       same + (known < codes.length ? ` with a value; the others: ${none}.` : '.');
+}
+
+const letter = (label) => (label === '\\n' ? '↵' : String(label));
+
 // A map with labels; pointer or keys read values.
 class MapView {
   constructor(data, title) {
@@ -133,9 +146,11 @@ class MapView {
     this.field = element('div', {class: 'field'}, this.canvas, this.marks, this.cell);
     this.left = element('div', {class: 'row-labels', 'aria-hidden': 'true'});
     this.below = element('div', {class: 'column-labels', 'aria-hidden': 'true'});
-    this.columnLabels = columns.map((text, i) => (i < this.keys ? String(text) : `s${i - this.keys}`));
+    this.columnLabels = columns.map((text, i) => (i < this.keys ? letter(text) : `s${i - this.keys}`));
+    this.rowLabels = rows.map(letter);
     this.widest = Math.max(...this.columnLabels.map((text) => text.length));
     this.turned = this.widest > 4 && columns.length <= 64;
+    this.labelWidth = this.widest === 1 ? 9 : 7 * this.widest + 5;
     this.below.classList.toggle('turned', this.turned);
     if (this.turned) this.below.style.height = Math.min(76, 16 + 5.7 * this.widest) + 'px';
     const width = element('div', {class: 'width'});
@@ -147,11 +162,36 @@ class MapView {
     this.canvas.addEventListener('pointerleave', () => this.leave());
     this.canvas.addEventListener('blur', () => this.leave());
     this.canvas.addEventListener('keydown', (event) => this.key(event));
+    this.bands = ['row', 'column'].map((name) => element('div', {class: `band ${name}`, hidden: true}));
+    this.field.append(...this.bands);
+    const asRows = (at) => this.band(0, at && at.query, rows.length), keys = columns.slice(0, this.keys),
+          asColumns = (at) => this.band(1, at && at.key, columns.length);
+    if (JSON.stringify(rows) === JSON.stringify(keys))
+      this.point = [joined(rows, (at) => (asRows(at), asColumns(at)))];
+    else
+      this.point = [joined(rows, asRows), joined(keys, asColumns)];
     whenSized(width, () => this.layOut(width.clientWidth));
     whenSeen(this.field, () => {
       this.seen = true;
       this.label();
     }, () => {});
+  }
+  // Marks a row or column that another view points at.
+  band(which, at, count) {
+    const band = this.bands[which], [from, size] = which ? ['left', 'width'] : ['top', 'height'];
+    band.hidden = at === null;
+    if (at !== null) band.style[from] = 100 * at / count + '%', band.style[size] = 100 / count + '%';
+  }
+  weightsOf(row) {
+    return Array.from({length: this.keys}, (x, k) => this.map && valueAt(this.map, row * this.columns.length + k));
+  }
+  // Points at this cell in the other views of the example.
+  tell(row, column) {
+    const key = column < this.keys ? column : null;
+    const weights = row === null ? null : this.weightsOf(row);
+    const [first, second] = this.point;
+    first(row === null ? null : {query: row, key: second ? null : key, weights: second ? null : weights});
+    if (second) second(row === null ? null : {query: null, key, weights});
   }
   show(map, scale, colours, title) {
     this.map = map;
@@ -165,11 +205,18 @@ class MapView {
   // Sets sizes before drawing. Cells are square; with few rows, at least as high as a label.
   layOut(width) {
     const gap = 8, n = this.columns.length, rows = this.rows.length;
-    const longest = Math.max(...this.rows.map((text) => String(text).length));
-    const names = Math.min(Math.max(60, Math.min(240, .42 * width)), 8 + 6.6 * longest);
+    const longest = Math.max(...this.rowLabels.map((text) => text.length));
+    // Where two or three columns or rows of labels are enough for all of them, they have so many.
+    this.staggers = longest <= 3 && rows > 16 && rows <= 128;
+    const names =
+        this.staggers ? 3 * (7 * longest + 4) : Math.min(Math.max(60, Math.min(240, .42 * width)), 8 + 6.6 * longest);
     const room = width - names - gap - this.taken;
     const side = Math.max(2, Math.min(34, Math.floor(Math.min(room, 620) / n)));
     const across = Math.min(room, n * side), high = Math.max(across / n, rows <= 32 ? 16 : 0);
+    this.names = names;
+    const levels = Math.ceil(this.labelWidth / (across / n));
+    this.levels = this.turned || levels > 3 ? 1 : levels;
+    if (!this.turned) this.below.style.height = 6 + 14 * this.levels + 'px';
     this.left.style.width = names + 'px';
     this.field.style.width = this.below.style.width = across + 'px';
     this.canvas.style.height = rows * high + 'px';
@@ -178,12 +225,14 @@ class MapView {
   label() {
     const box = this.field.getBoundingClientRect(), rows = this.rows.length, columns = this.columns.length;
     const every = (count, size, room) => Math.max(1, Math.ceil(room / (size / count)));
-    const down = every(rows, box.height, 15),
-          across = every(columns, box.width, this.turned ? 16 : 7 * this.widest + 5);
+    const columnsOfRows = every(rows, box.height, 15), levels = this.staggers && columnsOfRows <= 3 ? columnsOfRows : 1;
+    const down = every(rows, box.height, 15 / levels),
+          across = every(columns, box.width, this.turned ? 16 : this.labelWidth / this.levels);
     this.left.replaceChildren(
-        ...this.rows.map((text, i) => [text, i]).filter(([, i]) => i % down === 0).map(([text, i]) => {
-          const label = element('span', {}, String(text));
+        ...this.rowLabels.map((text, i) => [text, i]).filter(([, i]) => i % down === 0).map(([text, i]) => {
+          const label = element('span', {}, fitted(text, this.names));
           label.style.top = 100 * (i + .5) / rows + '%';
+          label.style.right = this.names / levels * (i / down % levels) + 'px';
           return label;
         }));
     // A marked column keeps its label; labels that overlap it are dropped.
@@ -193,6 +242,7 @@ class MapView {
         ...this.columnLabels.map((text, i) => [text, i]).filter(([, i]) => labelled(i)).map(([text, i]) => {
           const label = element('span', {}, text);
           label.style.left = 100 * (i + .5) / columns + '%';
+          label.style.top = marked(i) ? 0 : 14 * (i / across % this.levels) + 'px';
           return label;
         }));
   }
@@ -214,6 +264,7 @@ class MapView {
       if (code > this.map.codes[row * n + column]) ++rank;
     }
     this.at = [row, column];
+    this.tell(row, column);
     this.cell.hidden = false;
     Object.assign(this.cell.style, {
       left: 100 * column / n + '%',
@@ -234,26 +285,30 @@ class MapView {
   }
   leave() {
     this.cell.hidden = true, this.at = null;
+    this.tell(null, null);
     hideTip();
   }
-  key(event) {
-    const moves = {ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0]},
-          move = moves[event.key];
-    if (event.key === 'Escape') this.leave();
-    if (!move) return;
-    event.preventDefault();
-    const stride = event.shiftKey ? 10 : 1, [row, column] = this.at || [-move[0], -move[1]];
-    const clamp = (x, n) => Math.max(0, Math.min(n - 1, x));
-    this.read(
-        clamp(row + move[0] * stride, this.rows.length), clamp(column + move[1] * stride, this.columns.length), null);
-  }
+  key(event) { readByKeys(event, this, this.rows.length, this.columns.length); }
+}
+
+// Arrow keys read the next cell of a view, with shift ten cells farther; the first one reads its first cell.
+function readByKeys(event, view, rows, columns, first = 0) {
+  const moves = {ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0]}, move = moves[event.key];
+  if (event.key === 'Escape') view.leave();
+  if (!move) return;
+  event.preventDefault();
+  const stride = event.shiftKey ? 10 : 1, [row, column] = view.at || [-move[0], first - move[1]];
+  const clamp = (x, n) => Math.max(0, Math.min(n - 1, x));
+  view.read(clamp(row + move[0] * stride, rows), clamp(column + move[1] * stride, columns), null);
 }
 
 const redrawMaps = [];  // redraw functions of all maps, for theme changes
 
 function renderMatrix(section, head, body) {
+  const solid = solidText([section.data.values], section.data);
+  if (solid) return body.append(element('p', {class: 'solid'}, solid));
   const {signed, span} = section.data, map = {...unpacked(section.data.values), span},
-                                       scale = scaleOf([map], signed, section.data);
+                 scale = scaleOf([map], signed, section.data);
   scale.roots = !signed && wantsRoots([map], scale);
   const view = new MapView(section.data, section.title), bar = scaleBar(section.data);
   const draw = () => {
@@ -270,7 +325,7 @@ function renderMatrix(section, head, body) {
           }
         }],
         draw));
-  body.append(view.element, bar.bar);
+  body.append(view.element, bar.bar, ...examplesOf(view, view.rows, section.data.columns.slice(0, view.keys)));
   bar.show(scale);
   redrawMaps.push(draw);
   inPieces(draw);
@@ -278,18 +333,22 @@ function renderMatrix(section, head, body) {
 
 function renderMatrices(section, head, body) {
   const {rows, columns, signed, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
+  const solid = solidText(packed.map((map) => map.values), section.data);
+  if (solid) return body.append(element('p', {class: 'solid'}, solid));
   const maps = new Array(packed.length), bar = scaleBar(section.data);
   const common = scaleOf(packed.map((map) => map.values), signed, section.data);
   const caption = element('h3'), view = new MapView(section.data, section.title);
-  let chosen = 0, colours = mapColours(signed), own = false, roots = false;
+  const {id, map: asked} = addressed(), link = head.querySelector('.link');
+  let chosen = id === section.id && asked < R * C ? asked : 0, colours = mapColours(signed), own = false, roots = false;
   const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed, {}) : common), roots});
   const thumbs =
       element('div', {class: 'thumbs', role: 'radiogroup', 'aria-label': `${section.title}: ${down} and ${across}`});
-  thumbs.style.gridTemplateColumns = `max-content repeat(${C}, minmax(0, 1fr))`;
+  thumbs.style.gridTemplateColumns = `max-content repeat(${C}, minmax(24px, 1fr))`;
   thumbs.append(element('span', {class: 'axis'}, ''));
   for (let c = 0; c < C; ++c) thumbs.append(element('span', {class: 'axis'}, `${across} ${c}`));
   const choose = (i) => {
     chosen = i;
+    link.href = '#' + section.id + (i ? ':' + i : '');
     buttons.forEach((button, k) => {
       button.setAttribute('aria-checked', String(k === i));
       button.tabIndex = k === i ? 0 : -1;
@@ -322,8 +381,10 @@ function renderMatrices(section, head, body) {
     choose(next);
     buttons[next].focus();
   });
+  const left = element(
+      'div', {}, element('div', {class: 'scroll'}, thumbs), ...examplesOf(view, rows, columns.slice(0, view.keys)));
   body.append(element(
-      'div', {class: 'atlas'}, element('div', {}, thumbs),
+      'div', {class: 'atlas'}, left,
       element('div', {}, element('div', {class: 'head'}, caption), view.element, bar.bar)));
   const draw = () => {
     colours = mapColours(signed);
@@ -359,7 +420,7 @@ function renderMatrices(section, head, body) {
                  }));
   inPieces(() => {
     if (!signed && wantsRoots(maps, common))
-      controls.lastChild.click();
+      controls.children[choices.length - 1].click();
     else
       draw();
     redrawMaps.push(draw);

@@ -189,9 +189,12 @@ function renderFormula(section, head, body) {
     const short = ([, value]) => value.length <= 16;
     for (const [key, value] of entry.properties.filter((each) => !short(each))) add(key, value);
     add('properties', entry.properties.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
+    add('file', entry.file ? element('code', {}, entry.file) : '');
     add('source', entry.source);
+    const id = `formula-${idOf(entry.family)}-${idOf(entry.name)}`;
     body.append(element(
-        'article', {class: 'formula'}, element('h3', {}, entry.name, element('small', {}, entry.family)),
+        'article', {class: 'formula', id},
+        element('h3', {}, entry.name, element('small', {}, entry.family), permalink(id, entry.name)),
         entry.formula ? element('pre', {class: 'main'}, entry.formula) : '', properties,
         entry.derivation ?
             element(

@@ -8,6 +8,10 @@ const renderers = {
   matrix: renderMatrix,
   matrices: renderMatrices,
   bars: renderBars,
+  lens: renderLens,
+  tokens: renderTokens,
+  choices: renderChoices,
+  image: renderImage,
   formula: renderFormula,
 };
 
@@ -34,8 +38,17 @@ systemIsDark.addEventListener('change', () => {
 
 function idOf(text) { return text.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, ''); }
 
+// Returns the section, and the number of its map, that the page's address names: #attention-blocks-attention:3.
+function addressed() {
+  const [id, map] = decodeURIComponent(location.hash.slice(1)).split(':');
+  return {id, map: Number(map) || 0};
+}
+
+const saved = ['curves', 'matrix', 'matrices', 'bars', 'lens', 'tokens', 'choices', 'image'];
+const permalink = (id, name) => element('a', {class: 'link', href: '#' + id, 'aria-label': `link to ${name}`}, '#');
+
 function renderSection(section, wide) {
-  const head = element('div', {class: 'head'}, element('h3', {}, section.title)),
+  const head = element('div', {class: 'head'}, element('h3', {}, section.title, permalink(section.id, section.title))),
         body = element('div', {class: 'body'});
   const made = element(
       'section', {class: wide ? 'section wide' : 'section', 'data-kind': section.kind, 'aria-label': section.title},
@@ -44,6 +57,10 @@ function renderSection(section, wide) {
     renderers[section.kind](section, head, body, wide);
   else
     body.append(element('p', {class: 'said'}, `This page does not support sections of kind '${section.kind}'.`));
+  if (saved.includes(section.kind) && !body.querySelector('.solid')) {
+    const controls = head.querySelector('.controls') || head.appendChild(element('div', {class: 'controls'}));
+    controls.append(...saveButtons(section.title, body));
+  }
   if (section.kind === 'curves' && section.text) made.append(made.querySelector('.said'));  // keeps charts aligned
   return made;
 }
@@ -51,19 +68,27 @@ function renderSection(section, wide) {
 function renderGroup(name, sections) {
   const charts = sections.every((section) => section.kind === 'curves'), id = idOf(name);
   const parts = element('div', {class: charts ? 'parts of-charts' : 'parts'}),
-        header = element('header', {}, element('h2', {id}, name));
+        header = element('header', {}, element('h2', {id}, name, permalink(id, name)));
   if (charts && anySmoothed(sections)) header.append(smoothingSlider());
   let row = null;  // adjacent small maps share a row
+  const rows = new Map();  // a row for the same view of several runs
+  const place = (section) =>
+      sections.findIndex((other) => (section.view ? other.view === section.view : other === section));
+  sections = [...sections].sort((a, b) => place(a) - place(b));
   sections.forEach((section, i) => {
     // The first chart, the loss, is wide, as is a single chart.
     const made = renderSection(section, charts && (i === 0 && section.data.quantity === 'loss' || sections.length === 1));
     if (sections.length === 1 && section.kind === 'values')
       made.firstChild.className = 'unseen';  // the page has this name
-    made.id = `${id}-${idOf(section.title) || i}-${i}`;
+    made.id = section.id;
     const small = section.kind === 'matrix' && section.data.columns.length <= 16 && section.data.rows.length <= 64;
     if (small && !row) parts.append(row = element('div', {class: 'of-maps'}));
     if (!small) row = null;
-    (row || parts).append(made);
+    if (section.view && !rows.has(section.view)) {
+      rows.set(section.view, element('div', {class: 'beside'}));
+      (row || parts).append(rows.get(section.view));
+    }
+    (rows.get(section.view) || row || parts).append(made);
   });
   return element('section', {class: 'group', 'aria-labelledby': id}, header, parts);
 }
@@ -77,11 +102,8 @@ function renderContents(groups) {
       item.append(element(
           'ul', {},
           ...sections.map(
-              (section, i) => element(
-                  'li', {},
-                  element(
-                      'a', {href: `#${idOf(name)}-${idOf(section.title) || i}-${i}`, title: section.title},
-                      section.title)))));
+              (section) =>
+                  element('li', {}, element('a', {href: '#' + section.id, title: section.title}, section.title)))));
     list.append(item);
   }
   const wide = matchMedia('(min-width: 901px)'),
@@ -108,7 +130,14 @@ function renderContents(groups) {
 function start() {
   const report = JSON.parse(document.getElementById('report').textContent), main = document.getElementById('content');
   const groups = new Map();
-  for (const section of report.sections) groups.set(section.group, [...(groups.get(section.group) || []), section]);
+  const ids = new Map();  // a repeated title gets a number, so that other sections do not change a link
+  for (const section of report.sections) {
+    groups.set(section.group, [...(groups.get(section.group) || []), section]);
+    const id = `${idOf(section.group)}-${idOf(section.title)}`, times = (ids.get(id) || 0) + 1;
+    ids.set(id, times);
+    section.id = times > 1 ? `${id}-${times}` : id;
+  }
+  noteExamples(report.sections);
   const toggle = element('button', {
     type: 'button',
     class: 'plain',
@@ -132,5 +161,8 @@ function start() {
   for (const [group, sections] of groups) main.append(renderGroup(group, sections));
   renderContents(groups);
   addEventListener('scroll', hideTip, {passive: true});
+  const go = () => document.getElementById(addressed().id)?.scrollIntoView({behavior: 'instant'});
+  go();
+  addEventListener('hashchange', () => addressed().map && go());
 }
 document.addEventListener('DOMContentLoaded', start);
