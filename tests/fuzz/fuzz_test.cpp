@@ -81,6 +81,7 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/system/subprocess.cpp", "shows the last error message of a run"},
     {"engine/distributed/launcher.cpp", "opens the library that the build made for an MPI"},
     {"examples/orrery/commands/train_ranks.cpp", "opens only /dev/null"},
+    {"examples/orrery/commands/verify_resume.cpp", "shows the error message of a run"},
     {"engine/system/compiler.cpp", "shows the output of a compiler"},
     {"examples/orrery/commands/metrics.cpp",
      "passes the header of a table to csv.cpp and compares the rest with its own rows"},
