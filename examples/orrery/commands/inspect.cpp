@@ -36,11 +36,9 @@
 namespace orrery::program {
 namespace {
 
-const std::string default_analyses = "attention, heads, logit_lens";
-
 struct InspectSettings {
   std::string analyses, hooks, out, html, patch_from, corpus;
-  models::ExampleSettings example;
+  ExampleArgument example;
   models::AnalysisSettings analysis;
   TextBegin begin;
   int64_t threads = 0;
@@ -262,8 +260,7 @@ std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && inspected.tokens(),
         "inspect: --corpus requires a language model, and this model is not one; leave it out");
-  const std::vector<int32_t> tokens =
-      corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
+  const std::vector<int32_t> tokens = corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
   check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
   std::vector<std::unique_ptr<models::InspectedExample>> chunks;
   for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {
@@ -289,17 +286,31 @@ void check_analyses_use(const InspectSettings& s) {
   check_used(s.patch_from, "patch_from", "ablation"), check_used(s.corpus, "corpus", "neurons");
 }
 
-// Returns the user's example, else the first held-out example of the run.
-std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, const models::ExampleSettings& example,
-                                                      const Arguments& arguments) {
-  const bool requested = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
-    return word == "--text=" || word == "--image=" || word == "--source=";  // an empty argument
+// Returns true if the user gives input, also an empty text.
+bool gives_input(const ExampleArgument& example, const Arguments& arguments) {
+  const bool empty = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return word == "--text=" || word == "--image=" || word == "--source=";
   });
-  if (!example.given() && !requested && example.label < 0 && example.target.empty())
-    if (auto held_out = default_example("inspect", trained)) {
-      note("the example is the first of the run's held-out data; give another with --text, --image or --source");
-      return held_out;
-    }
+  return example.given() || empty || example.label >= 0 || !example.target.empty();
+}
+
+// Returns the user's example, else a held-out example of the run.
+std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, const ExampleArgument& example,
+                                                      const Arguments& arguments) {
+  const int64_t number = held_out_number("inspect", example);
+  if (gives_input(example, arguments)) return make_example("inspect", trained, example);
+  const HeldOutExamples held_out("inspect", trained);
+  if (auto found = held_out.at(number, trained)) {
+    if (example.held_out.empty())
+      note(text("the example is the first of ", with_commas(held_out.count()),
+                " in the run's held-out data; choose "
+                "another with --example=held_out:N, or give one with --text, --image or --source"));
+    return found;
+  }
+  check(example.held_out.empty(), "inspect: --example=", example.held_out,
+        ": this run has no held-out data of examples "
+        "with at most ",
+        max_own_tokens, " tokens; give an example with --text, --image or --source");
   return make_example("inspect", trained, example);
 }
 
@@ -332,7 +343,8 @@ CommandHelp inspect_help(const Arguments&) {
   for (const auto& [name, analysis] : models::analyses()) analyses += "  " + name + ": " + analysis.description + "\n";
   return {
       "RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.  The default example is the "
-      "first of the run's held-out data.  If the model supports none of the default analyses, all are tried; with "
+      "first of the run's held-out data (--example=held_out:N: example N).  If the model supports none of the default "
+      "analyses, all are tried; with "
       "--hooks and without --html none is run.",
       describe(settings_of(settings)), "Analyses:\n" + analyses,
       "orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 --head=0"};

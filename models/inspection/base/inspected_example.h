@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/data/sentence_pairs.h"
 #include "models/data/tokenizer.h"
 #include "models/image_model.h"
 #include "models/language_model.h"
@@ -68,6 +69,8 @@ std::unique_ptr<InspectedExample> image_example(ImageModel& model, const Tensor&
 // `target`: the text that the decoder reads and predicts, token by token.
 std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                const std::string& source, const std::string& target);
+std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               Pair tokens);
 
 // Returns a token's text for display: a space is an open box, a line end \n, an invalid byte \xe4.
 std::string display_token(std::string_view token);
