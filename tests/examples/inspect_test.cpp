@@ -46,6 +46,15 @@ TEST_CASE("inspect: one head of a text is shown as a map with its largest weight
         map.out);
 }
 
+TEST_CASE("inspect: a text beyond the context is cut to its last tokens, and a note reports this") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run");
+  const Outcome cut = inspect({run, "--text=kedabeabedka", "--analysis=ablation"});
+  Message(cut.err).names("note").value("12 tokens").names("context").value(8).names("last");
+  CHECK(cut.out == inspect({run, "--text=beabedka", "--analysis=ablation"}).out);
+  CHECK(!contains(inspect({run, "--text=beabedka"}).err, "note: "));
+}
+
 TEST_CASE("inspect: with --documents=yes, the loss of a text equals the validation loss of the run") {
   const Folder folder;
   const std::string held_out = "the old gate<|endoftext|>a cat<|endoftext|>the grey<|endoftext|>", run = folder / "run";
@@ -298,7 +307,6 @@ TEST_CASE("inspect: examples and options that do not fit the model are refused")
   const std::string run = trained_run(folder, "run");
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
   refusal({run, "--text="}).value("text").offers("--text").offers("empty");
-  refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
   refusal({run, "--text=abe", "--analysis=heds"}).names("analysis").value("heds").offers("'heads'");
   refusal({run, "--text=abe", "--analysis=attention", "--layer=5"})
       .names("layer")
@@ -336,7 +344,9 @@ TEST_CASE("report: analyses are included; their default example is held out or, 
   fs::rename(folder / "moved.txt", folder / "text.txt");
   CHECK(!contains(made({"--analysis=none"}), "\"title\":\"Metrics of each head\""));
   CHECK(contains(made({"--text=abeabe", "--analysis=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
-  expect_error(run_orrery({"report", run, "--text=abedkabedkabe"})).names("text").value("13 tokens").offers(8);
+  const std::string cut = made({"--text=abedkabedkabe", "--analysis=attention"});
+  CHECK(contains(cut, "Note: the text has 13 tokens, but the context is 8; the example is its last tokens."));
+  CHECK(contains(cut, "\"rows\":[\"a\",\"b\",\"e\",\"d\",\"k\",\"a\",\"b\",\"e\"]"));
   expect_error(run_orrery({"report", run, "--source=abe"})).names("report").offers("--text").offers("--source");
   const Outcome unknown = run_orrery({"report", run, "--analysis=heds", "--out=" + (folder / "none.html")});
   expect_error(unknown).names("analysis").value("heds").offers("'heads'");

@@ -6,6 +6,7 @@
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/image_reader.h"
 #include "examples/orrery/commands/text_argument.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/architectures/translation_search.h"
 #include "models/data/sentence_pairs.h"
 #include "models/model.h"
@@ -51,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(AnySettings task) {
 }  // namespace
 
 std::unique_ptr<models::InspectedExample> make_example(const std::string& command, const LoadedRun& trained,
-                                                       const models::ExampleSettings& example) {
+                                                       const models::ExampleSettings& example, bool may_cut) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
     check_usage(!value.empty(), command, ": the input of this model is ", kind, "; give it with --", key, "=",
                 std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
@@ -68,7 +69,10 @@ std::unique_ptr<models::InspectedExample> make_example(const std::string& comman
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const lm = dynamic_cast<models::LanguageModel*>(&model)) {
     need(example.text, "text", "a text");
-    return models::text_example(*lm, tokenizer, text_argument(example.text), end_of_document(trained, *tokenizer));
+    auto made = models::text_example(*lm, tokenizer, text_argument(example.text), end_of_document(trained, *tokenizer));
+    check(made->left_out() == 0 || may_cut, "inspect: ", describe_cut(*made, "give a shorter text"));
+    if (made->left_out() > 0) note(describe_cut(*made));
+    return made;
   }
   if (auto* const translator = dynamic_cast<models::TranslationModel*>(&model)) {
     need(example.source, "source", "a sentence pair");
@@ -78,6 +82,11 @@ std::unique_ptr<models::InspectedExample> make_example(const std::string& comman
   }
   fail(command,
        ": the input of this model is neither a text nor an image nor a sentence pair; choose a run of another model");
+}
+
+std::string describe_cut(const models::InspectedExample& example, const std::string& consequence) {
+  const auto used = static_cast<int64_t>(example.tokens()->size());
+  return text("the text has ", used + example.left_out(), " tokens, but the context is ", used, "; ", consequence);
 }
 
 int64_t held_out_number(const std::string& command, const ExampleArgument& example) {

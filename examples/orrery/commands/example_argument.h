@@ -29,9 +29,14 @@ struct ExampleArgument : models::ExampleSettings {
 // Returns N of held_out:N, 0 if it is empty. Throws if it is of another form or other input is given too.
 int64_t held_out_number(const std::string& command, const ExampleArgument& example);
 
-// Throws if input is missing or is not of the model's kind. The message begins with the command.
+// Throws if input is missing or is not of the model's kind. The message begins with the command. A
+// text beyond the context is cut, with a note, or refused.
 std::unique_ptr<models::InspectedExample> make_example(const std::string& command, const LoadedRun& trained,
-                                                       const models::ExampleSettings& example);
+                                                       const models::ExampleSettings& example, bool may_cut = true);
+// Returns a sentence about a text that was cut: its tokens, the context.
+std::string describe_cut(const models::InspectedExample& example,
+                         const std::string& consequence = "the example is its last tokens");
+
 constexpr int64_t max_own_tokens = 64;  // limit for held-out examples: their maps stay legible
 
 // The held-out examples of a run: consecutive windows of its text, pairs of short sentences, images,

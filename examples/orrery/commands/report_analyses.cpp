@@ -32,7 +32,11 @@ models::ExampleSettings own_text(models::LanguageModel& model, const models::Tok
 // that it generates, another model null.
 std::unique_ptr<models::InspectedExample> example_for_run(const LoadedRun& trained, const ExampleArgument& given,
                                                           const SampleSettings& samples, std::string& described) {
-  if (accepts(*trained.model, given)) return make_example("report", trained, given);
+  if (accepts(*trained.model, given)) {
+    auto example = make_example("report", trained, given);
+    if (example->left_out() > 0) described = "Note: " + describe_cut(*example) + ".  ";
+    return example;
+  }
   const int64_t number = held_out_number("report", given);
   auto* const lm = dynamic_cast<models::LanguageModel*>(trained.model.get());
   if (!lm || !given.held_out.empty() || missing_data(trained).empty())

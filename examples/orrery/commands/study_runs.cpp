@@ -37,7 +37,7 @@ using models::Outcome;
 std::map<std::string, double> analyze_run(const Claim& claim, const std::string& folder, const std::string& analyses) {
   const LoadedRun trained = load_run("study", folder);
   try {
-    const auto inspected = make_example("study", trained, claim.example);
+    const auto inspected = make_example("study", trained, claim.example, false);  // a claim states its text
     return models::metrics_of(models::analyze(*inspected, analyses, {}));
   } catch (const Error& error) {
     fail(claim.example_location, ": [example]: ", error.what());
