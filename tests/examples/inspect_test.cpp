@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/tensor/safetensors.h"
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+using orrery::read_safetensors;
 using orrery::testing::expect_error;
 using orrery::testing::finds;
 using orrery::testing::match_in;
@@ -124,6 +128,26 @@ TEST_CASE("inspect: --out writes every analysis; unknown formats and folders of 
   inspect(all + Words{"--out=" + (folder / "seen")});
   CHECK(read_file(folder / "seen/metrics.csv") == read_file(folder / "seen.csv"));
   CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
+  // The arrays carry the names of their rows and columns, and the tokens.
+  const Json tokens = Json::parse(R"(["a","b","e","a","b","e","a","b"])");
+  const auto metadata = read_safetensors(folder / "seen.safetensors").metadata;
+  CHECK(metadata.at("run") == run);
+  CHECK(metadata.at("example") == "given");
+  CHECK(Json::parse(metadata.at("tokens")) == tokens);
+  const Json arrays = Json::parse(metadata.at("arrays")), maps = arrays["attention/blocks.attention"];
+  CHECK(maps["quantity"] == "weight");
+  CHECK(maps["axes"][0]["labels"] == Json({"blocks.0.attention, head 0", "blocks.0.attention, head 1"}));
+  CHECK(maps["axes"][1] == Json({{"name", "query"}, {"labels", tokens}}));
+  CHECK(maps["axes"][2] == Json({{"name", "key"}, {"labels", tokens}}));
+  const Json names = Json::parse(read_file(folder / "seen/heads.entropy.json"));
+  CHECK(names["array"] == "heads/entropy");
+  CHECK(names["axes"] == arrays["heads/entropy"]["axes"]);
+  CHECK(names["axes"][1]["labels"] == Json({"blocks.0.attention"}));
+  CHECK(names["tokens"] == tokens);
+  inspect(all + Words{"--out=" + (folder / "seen.safetensors")});  // both replace their own files
+  inspect(all + Words{"--out=" + (folder / "seen")});
+  folder.write("seen/heads.entropy.json", "{}");
+  refusal(all + Words{"--out=" + (folder / "seen")}).value("heads.entropy.json").names("names").offers("another --out");
   Message json = refusal({run, "--text=abe", "--out=" + (folder / "x.json")});
   json.names("--out").value("x.json").value(".json").offers("FILE.safetensors").offers("FILE.csv").offers("folder");
   CHECK(!fs::exists(folder / "x.json"));
@@ -148,8 +172,11 @@ TEST_CASE("inspect: the values of hooks are listed and written") {
       inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
   CHECK(contains(captured.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
   CHECK(contains(captured.out, "blocks.0.feed_forward.hidden  f32    (1, 4, 64)"));
-  Message(last_line(captured.out)).names(out).value("2 files");
+  Message(last_line(captured.out)).names(out).value("4 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
+  const Json names = Json::parse(read_file(out + "/blocks.0.attention.weights.json"));
+  CHECK(names["positions"] == Json({"a", "b", "e", "d"}));
+  CHECK(names["example"] == "given");
   CHECK(!contains(captured.out, "Attention: "));
   const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--analysis=heads"});
   CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));

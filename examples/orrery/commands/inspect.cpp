@@ -1,17 +1,16 @@
 // orrery inspect: analyzes a trained model on one example.
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "engine/autograd/hooks.h"
 #include "engine/system/files.h"
-#include "engine/system/folder_lock.h"
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/example_argument.h"
+#include "examples/orrery/commands/inspect_output.h"
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/page/report_page.h"
@@ -23,7 +22,6 @@
 #include "examples/orrery/terminal/view_printer.h"
 #include "models/data/text_files.h"
 #include "models/data/tokenizer.h"
-#include "models/formats/csv.h"
 #include "models/former_names.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/analysis.h"
@@ -68,7 +66,8 @@ struct InspectSettings {
     v("hooks", hooks,
       "values to capture, comma-separated, such as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
-      "FILE.safetensors, or a folder for .npy files and metrics.csv: all values; FILE.csv: the metrics only");
+      "FILE.safetensors, or a folder for .npy files, their names (.json) and metrics.csv: all values; FILE.csv: the "
+      "metrics only");
     v("html|page", html, "FILE.html: a page with plots of the analyses");
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
@@ -76,13 +75,14 @@ struct InspectSettings {
 };
 
 // Returns the values of all matching hooks; a repeated name gets a number.
-std::vector<NamedTensor> captured(const models::InspectedExample& inspected, const std::string& patterns) {
-  std::vector<NamedTensor> all;
+std::vector<NamedArray> captured(const models::InspectedExample& inspected, const std::string& patterns) {
+  std::vector<NamedArray> all;
   std::map<std::string, int> times;
   const std::vector<std::string> given = split_list(patterns);
   const Hooks hooks(models::hook_patterns(given), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
-    all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
+    all.push_back({{before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()},
+                   hook_names_of(inspected, name)});
   });
   inspected.run();
   as_usage([&] { models::check_all_matched(hooks, given); });
@@ -95,11 +95,12 @@ struct ValueSummary {
   Shape shape;
   models::ValueRange range;
 };
-std::vector<ValueSummary> summaries_of(const std::vector<NamedTensor>& values) {
+std::vector<ValueSummary> summaries_of(const std::vector<NamedArray>& values) {
   std::vector<ValueSummary> all;
-  for (const NamedTensor& each : values) {
-    const std::string dtype = name(each.tensor.dtype());
-    all.push_back({each.name, dtype, each.tensor.shape(), models::range_of({each.name, dtype, {}, each.tensor, {}})});
+  for (const NamedArray& each : values) {
+    const auto& [path, tensor] = each.tensor;
+    const std::string dtype = name(tensor.dtype());
+    all.push_back({path, dtype, tensor.shape(), models::range_of({path, dtype, {}, tensor, {}})});
   }
   return all;
 }
@@ -110,12 +111,6 @@ std::string list_of(const std::vector<ValueSummary>& values) {
     table.add(
         {each.name, each.dtype, text(each.shape), text(each.range.low), text(each.range.high), text(each.range.mean)});
   return table.print(0);
-}
-
-std::vector<int64_t> sizes_of(const Shape& shape) {
-  std::vector<int64_t> sizes;
-  for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
-  return sizes;
 }
 
 Json json_of(const std::vector<ValueSummary>& values) {
@@ -129,108 +124,6 @@ Json json_of(const std::vector<ValueSummary>& values) {
                    {"mean", json_number(each.range.mean)},
                    {"non_finite", each.range.not_finite}});
   return all;
-}
-
-// Adds maps as they are, and each line as two rows, x and y.
-void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
-  for (const models::View& view : views) {
-    if (const auto* const map = std::get_if<models::MapView>(&view.data); map && !view.name.empty())
-      to.push_back({view.name, map->values});
-    const auto* const lines = std::get_if<models::LineView>(&view.data);
-    if (!lines || view.name.empty()) continue;
-    for (const models::LineView::Line& line : lines->lines) {
-      std::vector<double> both = line.x;
-      both.insert(both.end(), line.y.begin(), line.y.end());
-      to.push_back(
-          {view.name + "/" + line.name, Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
-    }
-  }
-}
-
-constexpr const char *metrics_header = "metric,value\n", *former_metrics_header = "figure,value\n",
-                     *written_by = "written_by";
-
-// Each row begins with the name of an analysis.
-models::OutputKind metrics_kind() {
-  const std::string name = "a CSV file of metrics";
-  const auto is_ours = [name](const std::string& path) {
-    std::vector<std::string> analyses;
-    for (const std::string& analysis : models::analyses().names()) {
-      analyses.push_back(analysis);
-      for (std::string& former : models::analyses().aliases(analysis)) analyses.push_back(std::move(former));
-    }
-    return std::any_of(analyses.begin(), analyses.end(), [&](const std::string& analysis) {
-      return models::marked_kind(name, metrics_header + analysis + "/").is_ours(path) ||
-             models::marked_kind(name, former_metrics_header + analysis + "/").is_ours(path);
-    });
-  };
-  return {name, is_ours};
-}
-// Returns true if `out` is one file; a folder has a kind per file.
-bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
-models::OutputKind kind_of_file(const std::string& out) {
-  constexpr size_t length_of_header = 8;  // bytes
-  return out.ends_with(".csv")
-             ? metrics_kind()
-             : models::marked_kind("a file that orrery inspect wrote",
-                                   text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
-                                   length_of_header);
-}
-
-void write_metrics_csv(const std::string& path, const std::map<std::string, double>& metrics) {
-  std::string csv = metrics_header;
-  for (const auto& [name, value] : metrics) csv += models::csv_line({name, print_number(value)});
-  models::write_output("inspect", path, metrics_kind(), csv);
-}
-
-// Rejects unknown extensions, which would silently become a folder's name.
-void check_out(const std::string& out) {
-  const std::string ending = std::filesystem::path(out).extension().string();
-  const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check_usage(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
-              ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one "
-              "without an extension)");
-  if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
-  models::check_output("inspect", out, kind_of_file(out));
-}
-
-// Metrics are one-element tensors in a safetensors file, and a table in a folder.
-void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
-  const std::map<std::string, double> metrics = models::metrics_of(views);
-  check(!all.empty() || !metrics.empty(),
-        "inspect: these analyses return no values for --out; choose others with --analysis, or values with --hooks");
-  if (is_one_file(out)) {
-    for (const auto& [name, value] : metrics)
-      all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
-    models::check_output("inspect", out, kind_of_file(out));
-    write_safetensors(out, all, {{written_by, "orrery inspect"}});
-    std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(all.size()), "tensor") << std::endl;
-    return;
-  }
-  const auto path_of = [&](const NamedTensor& each) {
-    std::string file = each.name;
-    std::replace(file.begin(), file.end(), '/', '.');
-    return out + "/" + file + ".npy";
-  };
-  for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
-  models::check_output("inspect", out + "/metrics.csv", metrics_kind());
-  const FolderLock lock(out, {"inspect"});
-  for (const NamedTensor& each : all) {
-    const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
-    models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
-  }
-  if (!metrics.empty()) write_metrics_csv(out + "/metrics.csv", metrics);
-  const size_t files = all.size() + (metrics.empty() ? 0 : 1);
-  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
-}
-
-void write_metrics_file(const std::string& out, const std::vector<models::View>& views) {
-  const std::map<std::string, double> metrics = models::metrics_of(views);
-  check(!metrics.empty(),
-        "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
-        "ablation or normalization_curves");
-  write_metrics_csv(out, metrics);
-  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
 // Returns the tokens of a text; of documents, at least the first `enough`, each ended as in training.
@@ -314,6 +207,12 @@ std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, 
   return make_example("inspect", trained, example);
 }
 
+// Returns the example's name in files.
+std::string name_of(const ExampleArgument& example, const models::InspectedExample& inspected) {
+  if (inspected.left_out() > 0) return describe_cut(inspected);
+  return example.given() ? "given" : text("held_out:", held_out_number("inspect", example));
+}
+
 models::ExampleSettings second_example(const InspectSettings& s, const nn::Module& model) {
   models::ExampleSettings patch_from = s.example;
   const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
@@ -383,19 +282,17 @@ int inspect(const Arguments& arguments) {
     views = analyze(*inspected, s.analyses, s.analysis);
     if (views.empty() && use_default) views = analyze(*inspected, "all", s.analysis);
   }
-  std::vector<NamedTensor> numbers;
-  if (!s.hooks.empty()) numbers = captured(*inspected, s.hooks);
-  const std::vector<ValueSummary> captured = summaries_of(numbers);
+  std::vector<NamedArray> arrays;
+  if (!s.hooks.empty()) arrays = captured(*inspected, s.hooks);
+  const std::vector<ValueSummary> captured = summaries_of(arrays);
   if (!json) print_results(captured, views);
   check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ",
         use_default ? "any analysis" : s.analyses, "; ",
         use_default ? "" : "choose from " + join(models::analyses().names()) + ", or ",
         "list its values with --hooks=*");
-  add_numbers(numbers, views);
-  if (s.out.ends_with(".csv"))
-    write_metrics_file(s.out, views);
-  else if (!s.out.empty())
-    write_numbers(s.out, std::move(numbers), views);
+  for (NamedArray& each : arrays_of(views)) arrays.push_back(std::move(each));
+  if (!s.out.empty())
+    write_out(s.out, arrays, models::metrics_of(views), origin_of(words[0], name_of(s.example, *inspected), *inspected));
   if (!s.html.empty()) {
     models::Json sections = models::Json::array();
     add_views(sections, views);
