@@ -140,16 +140,22 @@ void add_lens(std::vector<View>& views, const InspectedExample& example, const L
     }
   }
   const std::string described = lens.targets.described();
-  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, double>> metrics, accuracies, chance;
+  const auto choices = static_cast<double>(lens.choices);
   for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
-    double sum = 0, count = 0;
+    double sum = 0, correct = 0, count = 0;
     for (const Prediction& v : lens.predictions[layer])
-      if (!std::isnan(v.target_log_p)) sum -= v.target_log_p, ++count;
+      if (!std::isnan(v.target_log_p)) sum -= v.target_log_p, correct += v.rank == 1 ? 1 : 0, ++count;
     metrics.emplace_back("logit_lens/lens_loss/" + lens.layers[layer], sum / count);
+    chance.emplace_back(metrics.back().first, std::log(choices));
+    accuracies.emplace_back("logit_lens/lens_accuracy/" + lens.layers[layer], correct / count);
+    chance.emplace_back(accuracies.back().first, 1 / choices);
   }
+  metrics.insert(metrics.end(), accuracies.begin(), accuracies.end());
   views.push_back({"Logit lens", "logit_lens/log_probability", "ln p of " + described,
                    "Prediction of the model if it ended after each sublayer.  " + end,
-                   map_of("ln p", lens.layers, lens.labels, target_log_ps), false, std::move(metrics)});
+                   map_of("ln p", lens.layers, lens.labels, target_log_ps), false, std::move(metrics),
+                   std::move(chance)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(example, lens, row));
   const auto draw = [&](const char* file, const std::string& title, const std::string& quantity,
                         const std::vector<double>& values) {

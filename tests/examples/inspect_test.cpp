@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -327,6 +328,101 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
       run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
   expect_error(run_orrery({"inspect", plain})).names("inspect").names("any analysis").offers("--hooks=*");
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
+}
+
+TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out examples, with the level of chance") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run");  // 12 held-out windows of 8 characters
+  const Words analyses = {"--analysis=heads,logit_lens,ablation"};
+  const auto metrics_of = [&](const Words& words) {
+    return Json::parse(inspect(Words{run, "--json=yes"} + words).out)["metrics"];
+  };
+  const Json many = metrics_of({"--examples=5"});  // these are the default analyses
+  CHECK(metrics_of(analyses + Words{"--examples=5"}) == many);
+  std::vector<Json> each;
+  for (const int number : {0, 2, 4, 7, 9})
+    each.push_back(metrics_of(analyses + Words{"--example=held_out:" + std::to_string(number)}));
+  for (const char* metric : {"heads/entropy/blocks.0.attention.1", "heads/induction/blocks.0.attention.0",
+                             "logit_lens/lens_loss/blocks.0.attention", "logit_lens/lens_accuracy/embedding",
+                             "ablation/loss", "ablation/without/blocks.0.attention.head.1"}) {
+    CAPTURE(metric);
+    double mean = 0, squares = 0;
+    for (const Json& one : each) mean += one.at(metric).get<double>() / 5;
+    for (const Json& one : each) squares += std::pow(one.at(metric).get<double>() - mean, 2);
+    const double deviation = std::sqrt(squares / 4), half = 2.7764451 * deviation / std::sqrt(5.0);  // t of 4 degrees
+    const auto summary = [&](const std::string& ending) { return many.at(metric + ending).get<double>(); };
+    CHECK(std::abs(summary("") - mean) < 1e-9);
+    CHECK(std::abs(summary("/deviation") - deviation) < 1e-9);
+    CHECK(std::abs(summary("/low") - (mean - half)) < 1e-6);
+    CHECK(std::abs(summary("/high") - (mean + half)) < 1e-6);
+  }
+  // Equal weights on all characters up to the own one, and equal probabilities.
+  const auto chance = [&](const std::string& metric) { return many.at(metric + "/chance").get<double>(); };
+  double first = 0, entropy = 0, previous = 0;
+  for (int row = 0; row < 8; ++row) {
+    first += 1.0 / (row + 1) / 8, entropy += std::log(row + 1.0) / 8;
+    previous += row > 0 ? 1.0 / (row + 1) / 7 : 0;
+  }
+  CHECK(std::abs(chance("heads/first/blocks.0.attention.0") - first) < 1e-9);
+  CHECK(std::abs(chance("heads/previous/blocks.0.attention.1") - previous) < 1e-9);
+  CHECK(std::abs(chance("heads/entropy/blocks.0.attention.1") - entropy) < 1e-9);
+  CHECK(std::abs(chance("heads/induction/blocks.0.attention.0") - (1.0 / 5 + 1.0 / 6 + 1.0 / 7 + 1.0 / 8) / 4) < 1e-9);
+  CHECK(!many.contains("heads/zeros/blocks.0.attention.0/chance"));
+  const double choices = std::exp(chance("ablation/loss"));
+  CHECK(std::abs(choices - std::round(choices)) < 1e-9);
+  CHECK(std::abs(chance("logit_lens/lens_accuracy/embedding") - 1 / choices) < 1e-12);
+  // Each example would ablate its own units, so that they are left out, except for a given one.
+  for (const auto& [name, value] : many.items()) CHECK(!contains(name, ".unit."));
+  CHECK(metrics_of({"--examples=2", "--analysis=ablation", "--slot=3"})
+            .contains("ablation/without/blocks.0.feed_forward.unit.3"));
+  const Outcome shown = inspect({run, "--examples=12", "--analysis=heads", "--out=" + (folder / "seen.safetensors")});
+  CHECK(finds(shown.out, "mean +deviation +95 % from +to +examples +chance"));
+  Message(shown.out).value("12 of the run's 12").names("deviation").names("interval");
+  const std::string ablated = inspect({run, "--examples=12", "--analysis=ablation"}).out;
+  std::vector<double> effects;  // the largest first
+  std::istringstream lines(ablated.substr(ablated.find("without over")));
+  for (std::string line, name; std::getline(lines, line);)
+    if (double effect = 0; line.starts_with("  blocks.") && std::istringstream(line) >> name >> effect)
+      effects.push_back(effect);
+  CHECK(effects.size() > 3);
+  CHECK(std::is_sorted(effects.rbegin(), effects.rend()));
+  const auto file = read_safetensors(folder / "seen.safetensors");
+  const Json names = Json::parse(file.metadata.at("arrays"))["heads/first"];  // the value of each example
+  CHECK(names["axes"][1]["labels"][1] == "blocks.0.attention.1");
+  CHECK(names["axes"][2]["labels"][11] == "held_out:11");
+  const auto array = std::find_if(file.tensors.begin(), file.tensors.end(),
+                                  [](const auto& each) { return each.name == "heads/first"; });
+  REQUIRE(array != file.tensors.end());
+  CHECK(array->tensor.shape() == orrery::Shape{1, 2, 12});
+  refusal({run, "--examples=13"}).names("--examples").value(13).value("12 examples").offers("--examples=12");
+  for (const Words& one : {Words{"--text=abe"}, {"--example=held_out:1"}, {"--hooks=*"}})
+    refusal(Words{run, "--examples=2"} + one).names("--examples").value(2).offers("leave");
+  refusal({run, "--examples=2", "--patch_from=abe", "--analysis=ablation"}).names("--patch_from").offers("leave");
+  refusal({run, "--examples=2", "--analysis=attention"}).value("attention").names("metrics").offers("heads");
+}
+
+TEST_CASE("inspect: --checkpoints=all shows metrics at each checkpoint that a run keeps") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run", {"--checkpoint_every=1", "--keep_checkpoints=0"});
+  const auto metrics_of = [&](const Words& words) {
+    return Json::parse(inspect(words + Words{"--json=yes"}).out)["metrics"];
+  };
+  const std::string loss = "ablation/loss";
+  for (const Words& example : {Words{"--examples=3"}, Words{"--example=held_out:1"}, Words{"--text=abeabe"}}) {
+    CAPTURE(example);
+    const Words last = Words{"--analysis=ablation"} + example;
+    const Json all = metrics_of(Words{run, "--checkpoints=all"} + last);
+    for (const int step : {1, 2, 3, 4})
+      CHECK(all.at(loss + "/step_" + std::to_string(step)) ==
+            metrics_of(Words{run + "/step_00000" + std::to_string(step)} + last).at(loss));
+    CHECK(all.at(loss + "/step_1") != all.at(loss + "/step_4"));
+  }
+  const Outcome shown = inspect({run, "--checkpoints=all", "--analysis=ablation", "--html=" + (folder / "page.html")});
+  CHECK(finds(shown.out, "step +loss\n +1 "));
+  Message(shown.out).value("4 checkpoints");
+  CHECK(contains(read_file(folder / "page.html"), "\"title\":\"loss by step\""));
+  refusal({run + "/step_000004", "--checkpoints=all"}).names("--checkpoints").value("step_000004").offers("give a run");
+  refusal({run, "--checkpoints=some"}).names("checkpoints").value("some").offers("all");
 }
 
 TEST_CASE("inspect: examples and options that do not fit the model are refused") {

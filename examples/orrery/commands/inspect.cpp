@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "engine/autograd/hooks.h"
@@ -28,23 +29,36 @@
 #include "models/interop/npy.h"
 #include "models/model.h"
 #include "models/reports/report_views.h"
-#include "models/study/run_contents.h"
+#include "models/study/example_metrics.h"
+#include "models/training/checkpoint.h"
 #include "models/training/memory_plan.h"
+#include "models/training/run_folder.h"
 
 namespace orrery::program {
 namespace {
 
+const std::string default_of_many = "heads, logit_lens, ablation";  // of many examples
+
 struct InspectSettings {
-  std::string analyses, hooks, out, html, patch_from, corpus;
+  std::string analyses, hooks, out, html, patch_from, corpus, checkpoints = "last";
   ExampleArgument example;
   models::AnalysisSettings analysis;
   TextBegin begin;
-  int64_t threads = 0;
+  int64_t examples = 0, threads = 0;
   bool json = false;
+  bool is_one() const { return examples == 0 && checkpoints == "last"; }  // one example at one checkpoint
 
   template <class V>
   void visit(V& v) {
     example.visit(v);
+    v("examples", examples,
+      "number of held-out examples, evenly spread, over which the metrics of " + default_of_many +
+          " or other analyses are summarized: mean, deviation, interval, level of chance; 0: one example",
+      between(0, 1e6));
+    v("checkpoints", checkpoints,
+      "all: these metrics at each checkpoint that the run keeps, by step; last: at the last one, or at RUN if it is a "
+      "checkpoint",
+      one_of({"last", "all"}));
     v("analysis|look", analyses,
       "analyses (below), comma-separated, or all; if not given, " + default_analyses + ", as far as available");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
@@ -213,12 +227,121 @@ std::string name_of(const ExampleArgument& example, const models::InspectedExamp
   return example.given() ? "given" : text("held_out:", held_out_number("inspect", example));
 }
 
+// Rejects arguments that are for one example, or for one checkpoint.
+void check_many(const InspectSettings& s, bool gives_example) {
+  if (s.is_one()) return;
+  const std::string many = s.examples > 0 ? text("--examples=", s.examples) : "--checkpoints=all";
+  const auto refuse = [&](bool given, const char* which) {
+    check_usage(!given, "inspect: ", many, " summarizes metrics, and ", which,
+                " is for one example at one checkpoint; leave one of them out");
+  };
+  if (s.examples > 0)
+    refuse(gives_example || !s.example.held_out.empty(), "--example, --text, --image, --label, --source or --target");
+  refuse(!s.hooks.empty(), "--hooks"), refuse(!s.patch_from.empty(), "--patch_from");
+  refuse(!s.corpus.empty(), "--corpus");
+}
+
+// Returns the metrics of s.examples evenly spread examples, or of one example.
+models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExamples* held_out, const InspectSettings& s,
+                                  const std::string& checkpoint) {
+  Progress progress("analyzing " + checkpoint);
+  models::AnalysisSettings settings = s.analysis;
+  settings.of_many = true;
+  models::ExampleMetrics metrics;
+  const auto add = [&](const std::string& name, const models::InspectedExample& example) {
+    metrics.add(name, analyze(example, s.analyses, settings));
+  };
+  const int64_t all = held_out ? held_out->count() : 0, first = held_out_number("inspect", s.example);
+  check_usage(s.examples <= all, "inspect: --examples=", s.examples, ", but the held-out data of this run have ",
+              pluralize(all, "example"),
+              all > 0 ? text("; use --examples=", all, " or fewer") : "; leave --examples out and give an example");
+  for (int64_t i = 0; i < s.examples; ++i) {
+    const int64_t number = i * all / s.examples;
+    add(text("held_out:", number), *held_out->at(number, trained));
+    progress.fraction(text("example ", i + 1), static_cast<double>(i + 1) / static_cast<double>(s.examples));
+  }
+  if (s.examples == 0 && all > 0) add("", *held_out->at(first, trained));
+  if (s.examples == 0 && all == 0) add("", *make_example("inspect", trained, s.example));
+  check(!metrics.empty(), "inspect: --analysis=", s.analyses,
+        " has no metrics of this model; choose from heads, logit_lens, ablation, neurons and normalization_curves");
+  return metrics;
+}
+
+std::string describe_many(int64_t examples, int64_t all) {
+  return text("Over ", with_commas(examples), " of the run's ", with_commas(all),
+              " held-out examples, evenly spread: mean, standard deviation over the examples, and Student's 95 % "
+              "interval of the mean.  Chance: equal weights on all visible keys, equal probabilities of all choices.");
+}
+
 models::ExampleSettings second_example(const InspectSettings& s, const nn::Module& model) {
   models::ExampleSettings patch_from = s.example;
   const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
              translator = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
   (images ? patch_from.image : translator ? patch_from.source : patch_from.text) = s.patch_from;
   return patch_from;
+}
+
+// The views and arrays that the command prints and writes.
+struct Results {
+  std::vector<models::View> views;
+  std::vector<NamedArray> arrays;  // values of hooks, or of each example
+  models::Json origin;
+};
+
+Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments,
+                    bool use_default) {
+  const auto inspected = example_for(trained, s.example, arguments);
+  check_input_kind("inspect", trained, s.example);
+  std::unique_ptr<models::InspectedExample> patch_from;
+  if (!s.patch_from.empty())
+    patch_from = make_example("inspect", trained, second_example(s, *trained.model)),
+    s.analysis.patch_from = patch_from.get();
+  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
+  if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
+  for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
+  Results results;
+  {
+    Progress progress("analyzing " + run);
+    s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
+    results.views = analyze(*inspected, s.analyses, s.analysis);
+    if (results.views.empty() && use_default) results.views = analyze(*inspected, "all", s.analysis);
+  }
+  if (!s.hooks.empty()) results.arrays = captured(*inspected, s.hooks);
+  results.origin = origin_of(run, name_of(s.example, *inspected), *inspected);
+  return results;
+}
+
+Results analyze_many(const LoadedRun& trained, const InspectSettings& s, const std::string& run) {
+  const HeldOutExamples held_out("inspect", trained);
+  const models::ExampleMetrics metrics = metrics_at(trained, &held_out, s, run);
+  Results results{metrics.views(),
+                  arrays_of(metrics.values()),
+                  {{"run", run}, {"example", text(s.examples, " of ", held_out.count(), " held-out examples")}}};
+  results.views[0].caption = describe_many(s.examples, held_out.count());
+  return results;
+}
+
+Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, const std::string& run,
+                            bool gives_example) {
+  check_input_kind("inspect", last, s.example);
+  std::vector<std::string> checkpoints = models::checkpoints_in(run);
+  check_usage(!checkpoints.empty(), "inspect: --checkpoints=all requires the folder of a run, and ", run,
+              " has no checkpoints in it; give a run, or leave --checkpoints out");
+  std::reverse(checkpoints.begin(), checkpoints.end());
+  std::optional<HeldOutExamples> held_out;
+  if (!gives_example) held_out.emplace("inspect", last);
+  std::vector<models::StepMetrics> steps;
+  for (const std::string& checkpoint : checkpoints) {
+    LoadedRun trained = load_run("inspect", checkpoint);
+    apply_bounds("inspect", s.begin, trained);
+    steps.push_back({models::read_state(checkpoint).step,
+                     metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint).means()});
+  }
+  Results results{metrics_by_step(steps), {}, {{"run", run}}};
+  results.views[0].caption =
+      text("At the ", pluralize(static_cast<int64_t>(steps.size()), "checkpoint"), " that the run keeps",
+           s.examples > 0 ? text(", means over ", s.examples, " held-out examples.") : ".");
+  return results;
 }
 
 void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views) {
@@ -258,49 +381,35 @@ int inspect(const Arguments& arguments) {
   const PageOutput html{"inspect", s.html, "--html"};
   if (!s.html.empty()) html.check_free();
   const bool use_default = s.analyses.empty() && (s.hooks.empty() || !s.html.empty());
-  if (use_default) s.analyses = default_analyses;
+  if (use_default) s.analyses = s.is_one() ? default_analyses : default_of_many;
+  const bool gives_example = gives_input(s.example, arguments);
+  check_many(s, gives_example);
   check_analyses_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   JsonOutput json(s.json);
   LoadedRun trained = load_run("inspect", words[0]);
   apply_bounds("inspect", s.begin, trained);
   warn_about_version(words[0], trained.version);
-  const auto inspected = example_for(trained, s.example, arguments);
-  check_input_kind("inspect", trained, s.example);
-  std::unique_ptr<models::InspectedExample> patch_from;
-  if (!s.patch_from.empty())
-    patch_from = make_example("inspect", trained, second_example(s, *trained.model)),
-    s.analysis.patch_from = patch_from.get();
-  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
-  if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
-  for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
-  std::vector<models::View> views;
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
-  {
-    Progress progress("analyzing " + words[0]);
-    s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
-    views = analyze(*inspected, s.analyses, s.analysis);
-    if (views.empty() && use_default) views = analyze(*inspected, "all", s.analysis);
-  }
-  std::vector<NamedArray> arrays;
-  if (!s.hooks.empty()) arrays = captured(*inspected, s.hooks);
-  const std::vector<ValueSummary> captured = summaries_of(arrays);
-  if (!json) print_results(captured, views);
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ",
+  Results results = s.checkpoints == "all" ? analyze_checkpoints(trained, s, words[0], gives_example)
+                    : s.examples > 0       ? analyze_many(trained, s, words[0])
+                                           : analyze_one(trained, s, words[0], arguments, use_default);
+  const std::vector<ValueSummary> captured = summaries_of(s.hooks.empty() ? std::vector<NamedArray>() : results.arrays);
+  if (!json) print_results(captured, results.views);
+  check(!results.views.empty() || !s.hooks.empty(), "inspect: this model does not support ",
         use_default ? "any analysis" : s.analyses, "; ",
         use_default ? "" : "choose from " + join(models::analyses().names()) + ", or ",
         "list its values with --hooks=*");
-  for (NamedArray& each : arrays_of(views)) arrays.push_back(std::move(each));
-  if (!s.out.empty())
-    write_out(s.out, arrays, models::metrics_of(views), origin_of(words[0], name_of(s.example, *inspected), *inspected));
+  for (NamedArray& each : arrays_of(results.views)) results.arrays.push_back(std::move(each));
+  if (!s.out.empty()) write_out(s.out, results.arrays, models::metrics_of(results.views), results.origin);
   if (!s.html.empty()) {
     models::Json sections = models::Json::array();
-    add_views(sections, views);
+    add_views(sections, results.views);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
     write_page(html, "Analysis of " + words[0], std::move(sections));
   }
-  if (json) json.print(json_of(words[0], captured, views));
+  if (json) json.print(json_of(words[0], captured, results.views));
   std::cout << std::flush;
   return 0;
 }
