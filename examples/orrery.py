@@ -77,7 +77,9 @@ class View:
     """A result of an analysis: `title`, `description`, `kind`, and its numbers with their words.
 
     kind map: values (maps, rows, columns), NaN for none; names, rows, columns.  bars: names, values, low, high.
-    table: columns, rows (texts).  lines: lines as {name: (x, y)}.
+    table: columns, rows (texts).  lines: lines as {name: (x, y)}.  lens: words, probability, log_probability and rank
+    (rows, columns), targets.  tokens: tokens, values.  choices: choices and target of each position as (name,
+    probability).  image: positions.
     """
 
     def __init__(self, data, page=""):
@@ -97,6 +99,19 @@ class View:
         elif self.kind == "lines":
             self.lines = {line["name"]: (np.array(line["x"], float), np.array(line["y"], float))
                           for line in data["lines"]}
+        elif self.kind == "lens":
+            self.rows, self.columns, self.words, self.targets = (data[key] for key in
+                                                                 ("rows", "columns", "words", "targets"))
+            self.probability, self.log_probability, self.rank = (np.array(data[key], float) for key in
+                                                                 ("probability", "log_probability", "rank"))
+        elif self.kind == "tokens":
+            self.tokens, self.values = data["tokens"], np.array(data["values"], float)
+        elif self.kind == "choices":
+            pair = lambda choice: choice and (choice["name"], choice["probability"])
+            self.positions, self.targets = data["positions"], [pair(target) for target in data["targets"]]
+            self.choices = [[pair(choice) for choice in each] for each in data["choices"]]
+        elif self.kind == "image":
+            self.positions = data["positions"]
 
     def __repr__(self):
         return f"<{self.kind} {self.title!r}>"

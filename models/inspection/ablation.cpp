@@ -38,8 +38,10 @@ class Ablation {
     const Tensor logits = example.run();
     targets_ = targets_of(example, logits);
     loss_ = loss_of(logits, targets_.by_row);
+    chance_ = std::log(static_cast<double>(logits.size(1)));
   }
   double loss() const { return loss_; }
+  double chance() const { return chance_; }  // the loss of equal probabilities
   const Targets& targets() const { return targets_; }
   const std::vector<Effect>& all() const { return all_; }
   double without(const std::string& what, const ValueEdit& edit) {
@@ -51,7 +53,7 @@ class Ablation {
  private:
   const InspectedExample& example_;
   Targets targets_;
-  double loss_ = 0;
+  double loss_ = 0, chance_ = 0;
   std::vector<Effect> all_;
 };
 
@@ -118,6 +120,7 @@ std::vector<int64_t> top_units(const UnitGroup& group, const AnalysisSettings& s
 }
 
 void without_units(Ablation& ablation, const InspectedExample& example, const AnalysisSettings& s) {
+  if (s.of_many && s.slot < 0) return;  // each example would choose others
   const std::vector<UnitGroup> groups = capture_units(example);
   if (s.layer >= static_cast<int64_t>(groups.size())) return;  // the layer is an attention without slots
   const std::vector<size_t> layers = chosen_layers(groups.size(), s.layer, "feed-forward and slot modules");
@@ -157,7 +160,7 @@ void analyze_ablations(std::vector<View>& views, const InspectedExample& example
                         " nats.  Ablated one at a time: ", pluralize(static_cast<int64_t>(all.size()), "component"),
                         " (heads, sublayers and the units with the largest values).  The smallest difference is ",
                         signed_fixed(all.back().difference, 4), ", without ", all.back().what, "."),
-                   std::move(table), false, std::move(metrics)});
+                   std::move(table), false, std::move(metrics), {{"ablation/loss", ablation.chance()}}});
   std::move(plots.begin(), plots.end(), std::back_inserter(views));
 }
 

@@ -8,7 +8,9 @@
 //                  that is repeated once: p from position i >= n to position i - n + 1
 //                  (Olsson et al. 2022, arXiv:2209.11895)
 // Entropy, zeros, row sum and span are metrics of `orrery list metric`. The entropy's ceiling is that
-// of uniform weights: ln(T!) / T under a causal mask, else ln of the number of keys and slots.
+// of uniform weights: ln(T!) / T under a causal mask, else ln of the number of keys and slots. The
+// level of chance of entropy and of the metrics above: their value for equal weights on all that a
+// query may attend to.
 // Quarters of the ceiling as in Jha and Reagen 2024, arXiv:2410.09637.
 #include <algorithm>
 #include <set>
@@ -99,19 +101,39 @@ std::vector<int32_t> repeated(const std::vector<int32_t>& tokens, uint64_t seed)
   return all;
 }
 
-void add_induction(std::vector<Results>& results, const InspectedExample& example, uint64_t seed) {
+// Returns the attention with equal weights on all that a query may attend to.
+CapturedAttention uniform(CapturedAttention captured) {
+  captured.weights = captured.visible;
+  return captured;
+}
+
+double mean_entropy(const CapturedAttention& captured, int64_t head) {
+  Mean entropy;
+  HeadRows(captured, head).each([&](size_t, const std::vector<double>& fractions) {
+    double sum = 0;
+    for (const double p : fractions) sum -= p > 0 ? p * std::log(p) : 0;
+    entropy.add(sum);
+  });
+  return entropy.value();
+}
+
+void add_induction(std::vector<Results>& results, std::vector<Results>& chance, const InspectedExample& example,
+                   uint64_t seed) {
   if (!example.tokens() || example.tokens()->size() < 4) return;
   const auto twice = example.from_tokens(repeated(*example.tokens(), seed), true);
   const size_t half = twice->tokens()->size() / 2;
   const std::vector<CapturedAttention> all = capture_attentions(*twice);
-  for (size_t layer = 0; layer < all.size(); ++layer)
-    for (int64_t head = 0; head < all[layer].heads(); ++head) {
+  const auto add = [&](Results& to, const CapturedAttention& captured) {
+    for (int64_t head = 0; head < captured.heads(); ++head) {
       Mean induction;
-      HeadRows(all[layer], head).each([&](size_t row, const std::vector<double>& fractions) {
+      HeadRows(captured, head).each([&](size_t row, const std::vector<double>& fractions) {
         if (row >= half) induction.add(fractions[row - half + 1]);
       });
-      results[layer]["induction"].push_back(induction.value());
+      to["induction"].push_back(induction.value());
     }
+  };
+  for (size_t layer = 0; layer < all.size(); ++layer)
+    add(results[layer], all[layer]), add(chance[layer], uniform(all[layer]));
 }
 
 // Adds the head metrics that a run can log too.
@@ -215,33 +237,40 @@ void add_map(std::vector<View>& views, const HeadMetric& metric, const std::vect
   views.push_back({"Heads", "heads/" + file_name(metric.name), metric.name, caption, std::move(map), true});
 }
 
-// Returns the metrics of the chosen attentions; reduces `all` to these.
-std::vector<Results> results_of(const InspectedExample& example, const AnalysisSettings& s,
-                                std::vector<CapturedAttention>& all) {
-  std::vector<Results> results(all.size());
+// Returns the metrics of the chosen attentions, and their levels of chance; reduces `all` to these.
+std::pair<std::vector<Results>, std::vector<Results>> results_of(const InspectedExample& example,
+                                                                 const AnalysisSettings& s,
+                                                                 std::vector<CapturedAttention>& all) {
+  std::vector<Results> results(all.size()), chance(all.size());
   add_logged_metrics(results, example, all);
-  for (size_t layer = 0; layer < all.size(); ++layer) add_position_metrics(results[layer], example, all[layer]);
-  add_induction(results, example, static_cast<uint64_t>(s.seed));
+  for (size_t layer = 0; layer < all.size(); ++layer) {
+    const CapturedAttention equal = uniform(all[layer]);
+    add_position_metrics(results[layer], example, all[layer]), add_position_metrics(chance[layer], example, equal);
+    for (int64_t head = 0; head < equal.heads(); ++head) chance[layer]["entropy"].push_back(mean_entropy(equal, head));
+  }
+  add_induction(results, chance, example, static_cast<uint64_t>(s.seed));
   std::vector<CapturedAttention> chosen;
-  std::vector<Results> chosen_results;
+  std::vector<Results> chosen_results, chosen_chance;
   for (const size_t layer : chosen_layers(all.size(), s.layer, "attention modules")) {
     check_head(s.head, all[layer].heads(), all[layer].path);
-    chosen.push_back(std::move(all[layer])), chosen_results.push_back(std::move(results[layer]));
+    chosen.push_back(std::move(all[layer])), chosen_results.push_back(std::move(results[layer])),
+        chosen_chance.push_back(std::move(chance[layer]));
   }
   all = std::move(chosen);
-  return chosen_results;
+  return {std::move(chosen_results), std::move(chosen_chance)};
 }
 
 void analyze_heads(std::vector<View>& views, const InspectedExample& example, const AnalysisSettings& s) {
   std::vector<CapturedAttention> all = capture_attentions(example);
   if (all.empty()) return;
-  const std::vector<Results> results = results_of(example, s, all);
+  const auto results_and_chance = results_of(example, s, all);
+  const std::vector<Results>&results = results_and_chance.first, &chance = results_and_chance.second;
 
   int64_t max_heads = 0;
   for (const CapturedAttention& captured : all) max_heads = std::max(max_heads, captured.heads());
   TableView table{{"attention", "head"}, "lr", {}};
   std::vector<HeadMetric> metrics;
-  std::vector<std::pair<std::string, double>> view_metrics;
+  std::vector<std::pair<std::string, double>> view_metrics, view_chance;
   std::string caption;
   for (const HeadMetric& metric : head_metrics)
     if (std::any_of(results.begin(), results.end(), [&](const Results& each) { return each.contains(metric.name); })) {
@@ -255,16 +284,20 @@ void analyze_heads(std::vector<View>& views, const InspectedExample& example, co
       const bool first = head == std::max<int64_t>(s.head, 0);
       std::vector<std::string> row = {first ? all[layer].path : "", std::to_string(head)};
       for (const HeadMetric& metric : metrics) {
-        const auto found = results[layer].find(metric.name);
-        const double x = found == results[layer].end() ? NAN : found->second[static_cast<size_t>(head)];
+        const auto value_in = [&](const Results& of) {
+          const auto found = of.find(metric.name);
+          return found == of.end() ? NAN : found->second[static_cast<size_t>(head)];
+        };
+        const double x = value_in(results[layer]);
         row.push_back(std::isnan(x) ? "-" : fixed(x, 3));
         view_metrics.emplace_back(text("heads/", file_name(metric.name), "/", all[layer].path, ".", head), x);
+        view_chance.emplace_back(view_metrics.back().first, value_in(chance[layer]));
       }
       table.rows.push_back(std::move(row));
     }
   }
-  views.push_back(
-      {"Heads", "", "Metrics of each head", caption + ".", std::move(table), false, std::move(view_metrics)});
+  views.push_back({"Heads", "", "Metrics of each head", caption + ".", std::move(table), false, std::move(view_metrics),
+                   std::move(view_chance)});
   add_quarters(views, all, results, s);
   for (const HeadMetric& metric : metrics) add_map(views, metric, all, results, max_heads, s);
 }

@@ -127,24 +127,29 @@ void add_lens(std::vector<View>& views, const InspectedExample& example, const L
   for (const int32_t target : lens.targets.by_row)
     view.targets.push_back(target < 0 ? "" : example.target_name(target));
   std::vector<double> tops, target_log_ps, ranks;
-  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, double>> metrics, accuracies, chance;
+  const auto choices = static_cast<double>(lens.choices);
   for (size_t layer = 0; layer < lens.layers.size(); ++layer) {
-    double sum = 0, count = 0;
+    double sum = 0, correct = 0, count = 0;
     for (const Prediction& v : lens.predictions[layer]) {
       view.words.push_back(example.target_name(v.most_likely));
       tops.push_back(std::exp(v.top_log_p)), target_log_ps.push_back(v.target_log_p);
       ranks.push_back(v.rank > 0 ? static_cast<double>(v.rank) : NAN);
-      if (!std::isnan(v.target_log_p)) sum -= v.target_log_p, ++count;
+      if (!std::isnan(v.target_log_p)) sum -= v.target_log_p, correct += v.rank == 1 ? 1 : 0, ++count;
     }
     metrics.emplace_back("logit_lens/lens_loss/" + lens.layers[layer], sum / count);
+    chance.emplace_back(metrics.back().first, std::log(choices));
+    accuracies.emplace_back("logit_lens/lens_accuracy/" + lens.layers[layer], correct / count);
+    chance.emplace_back(accuracies.back().first, 1 / choices);
   }
+  metrics.insert(metrics.end(), accuracies.begin(), accuracies.end());
   const Shape shape = shape_of(lens.layers, lens.labels);
   view.probability = Tensor::from(shape, tops, Dtype::f64);
   view.log_probability = Tensor::from(shape, target_log_ps, Dtype::f64);
   view.rank = Tensor::from(shape, ranks, Dtype::f64);
   views.push_back({"Logit lens", "logit_lens", "Top prediction after each sublayer",
                    "Prediction of the model if it ended after each sublayer.  " + end, std::move(view), false,
-                   std::move(metrics)});
+                   std::move(metrics), std::move(chance)});
   for (const size_t row : chosen_rows(lens, s)) views.push_back(table_of_row(example, lens, row));
 }
 

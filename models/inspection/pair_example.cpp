@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "engine/types/check.h"
-#include "models/data/sentence_pairs.h"
 #include "models/inspection/base/inspected_example.h"
 
 namespace orrery::models {
@@ -10,13 +9,12 @@ namespace {
 
 class PairExample final : public InspectedExample {
  public:
-  PairExample(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer, const TextPair& texts)
+  PairExample(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer, Pair tokens)
       : InspectedExample(model),
         translation_(model),
         tokenizer_(std::move(tokenizer)),
-        marks_(sentence_marks(*tokenizer_)) {
-    const std::vector<TextPair> all = {texts};
-    pair_ = encode(all, *tokenizer_, marks_)[0];
+        marks_(sentence_marks(*tokenizer_)),
+        pair_(std::move(tokens)) {
     for (const auto& [what, tokens] : {std::pair("source", &pair_.source), std::pair("target", &pair_.target)}) {
       const auto count = static_cast<int64_t>(tokens->size());
       check(count > 1, "inspect: the ", what, " has no tokens; give one with --", what, "=\"...\"");
@@ -63,8 +61,14 @@ class PairExample final : public InspectedExample {
 }  // namespace
 
 std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               Pair tokens) {
+  return std::make_unique<PairExample>(model, std::move(tokenizer), std::move(tokens));
+}
+
+std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                const std::string& source, const std::string& target) {
-  return std::make_unique<PairExample>(model, std::move(tokenizer), TextPair{source, target});
+  Pair tokens = encode(std::vector<TextPair>{{source, target}}, *tokenizer, sentence_marks(*tokenizer))[0];
+  return pair_example(model, std::move(tokenizer), std::move(tokens));
 }
 
 }  // namespace orrery::models

@@ -1,4 +1,5 @@
 // A text whose targets are the next tokens, for any language model.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/types/check.h"
@@ -11,12 +12,12 @@ namespace {
 // Makes an example in which each token's target is the next token.
 std::unique_ptr<InspectedExample> next_token_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                      std::vector<int32_t> tokens,
-                                                     std::optional<int32_t> end_of_document);
+                                                     std::optional<int32_t> end_of_document, int64_t left_out = 0);
 
 class TextExample final : public InspectedExample {
  public:
   TextExample(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> tokens,
-              std::vector<int32_t> targets, std::optional<int32_t> end_of_document)
+              std::vector<int32_t> targets, std::optional<int32_t> end_of_document, int64_t left_out = 0)
       : InspectedExample(model),
         language_(model),
         tokenizer_(std::move(tokenizer)),
@@ -27,7 +28,7 @@ class TextExample final : public InspectedExample {
     check(count <= model.context(), "inspect: the text has ", count, " tokens, but the context is ", model.context(),
           "; give a shorter text");
     for (const int32_t token : tokens_) labels_.push_back(target_name(token));
-    targets_ = std::move(targets);
+    targets_ = std::move(targets), left_out_ = left_out;
     if (!end_of_document) return;
     Batch documents{row_of(tokens_), row_of(targets_)};
     document_ids_ = separate_documents(documents, *end_of_document).to(nn::device_of(model));
@@ -66,10 +67,11 @@ class TextExample final : public InspectedExample {
 
 std::unique_ptr<InspectedExample> next_token_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                      std::vector<int32_t> tokens,
-                                                     std::optional<int32_t> end_of_document) {
+                                                     std::optional<int32_t> end_of_document, int64_t left_out) {
   std::vector<int32_t> targets(tokens.empty() ? tokens.begin() : tokens.begin() + 1, tokens.end());
   targets.push_back(-1);
-  return token_example(model, std::move(tokenizer), std::move(tokens), std::move(targets), end_of_document);
+  return std::make_unique<TextExample>(model, std::move(tokenizer), std::move(tokens), std::move(targets),
+                                       end_of_document, left_out);
 }
 
 }  // namespace
@@ -84,7 +86,10 @@ std::unique_ptr<InspectedExample> token_example(LanguageModel& model, std::share
 std::unique_ptr<InspectedExample> text_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                const std::string& text, std::optional<int32_t> end_of_document) {
   std::vector<int32_t> tokens = encode_text(*tokenizer, text);
-  return next_token_example(model, std::move(tokenizer), std::move(tokens), end_of_document);
+  const int64_t left_out = std::max(static_cast<int64_t>(tokens.size()) - model.context(), int64_t{0});
+  const auto first = tokens.begin() + (tokenizer->begins_texts() ? 1 : 0);
+  tokens.erase(first, first + left_out);
+  return next_token_example(model, std::move(tokenizer), std::move(tokens), end_of_document, left_out);
 }
 
 }  // namespace orrery::models

@@ -98,8 +98,9 @@ class Algorithmic final : public Task {
   std::string data() const override { return "problem=" + print(settings_.problem); }
   Fingerprint fingerprint() const override { return {}; }
 
-  std::vector<Tensor> validation_example(int64_t) const override {
-    const std::vector<Tensor> one = sequences(rng_.derive("validation"), 0, 1);
+  int64_t validation_examples(int64_t) const override { return settings_.validation_sequences; }
+  std::vector<Tensor> validation_example(int64_t number, int64_t) const override {
+    const std::vector<Tensor> one = sequences(rng_.derive("validation"), number, 1);
     return {one[0], one[1].reshape(Shape{problem_->length()})};
   }
 

@@ -137,9 +137,10 @@ class ImageClassification final : public Task {
     return all;
   }
 
-  std::vector<Tensor> validation_example(int64_t) const override {
-    const ImageBatch first = images_at(set_.validation, scale_, std::array{int64_t{0}});
-    return {first.pixels, Tensor::from(Shape{1}, first.labels)};
+  int64_t validation_examples(int64_t) const override { return set_.validation.count(); }
+  std::vector<Tensor> validation_example(int64_t number, int64_t) const override {
+    const ImageBatch one = images_at(set_.validation, scale_, std::array{number});
+    return {one.pixels, Tensor::from(Shape{1}, one.labels)};
   }
 
   int64_t bytes() const override {

@@ -129,11 +129,15 @@ void TextTask::add_bits_per_character(Validation& found, const MeanLoss& loss,
                                                          static_cast<double>(count));
 }
 
-std::vector<Tensor> TextTask::validation_example(int64_t max_tokens) const {
-  const int64_t count = std::min({max_tokens, context_, validation_units()}),
-                with_targets = std::min(count + 1, validation_units());
+int64_t TextTask::validation_examples(int64_t max_tokens) const {
+  return validation_units() > 0 ? validation_units() / window(max_tokens) : 0;
+}
+
+std::vector<Tensor> TextTask::validation_example(int64_t number, int64_t max_tokens) const {
+  const int64_t count = window(max_tokens), first = number * count,
+                with_targets = std::min(count + 1, validation_units() - first);
   std::vector<int32_t> tokens(static_cast<size_t>(with_targets));
-  validation().read(0, tokens);
+  validation().read(first, tokens);
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.resize(static_cast<size_t>(count), -1), tokens.resize(static_cast<size_t>(count));
   std::fill_n(targets.begin(), std::min(count, without_loss_), -1);

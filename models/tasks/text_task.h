@@ -1,6 +1,7 @@
 // The common part of tasks over one text: the text, its tokenizer and their description.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -62,7 +63,8 @@ class TextTask : public Task {
   std::map<std::string, Fingerprint> extra_inputs() const override { return extra_inputs_; }
 
   int64_t choices() const override { return vocabulary_; }
-  std::vector<Tensor> validation_example(int64_t max_tokens) const override;  // from its beginning
+  int64_t validation_examples(int64_t max_tokens) const override;
+  std::vector<Tensor> validation_example(int64_t number, int64_t max_tokens) const override;
   int64_t bytes() const override;
   int64_t sequence_length() const override { return context_; }
   std::vector<Tensor> dummy_batch(int64_t batch, int64_t length) const override;
@@ -84,6 +86,8 @@ class TextTask : public Task {
   int64_t without_loss() const { return without_loss_; }  // first tokens that see later ones
 
  private:
+  int64_t window(int64_t max_tokens) const { return std::min({max_tokens, context_, validation_units()}); }
+
   std::string data_;
   std::unique_ptr<Tokenizer> tokenizer_;
   bool own_;  // validation has its own data

@@ -160,6 +160,16 @@ class Translation final : public Task {
   Fingerprint fingerprint() const override { return fingerprint_; }
   std::map<std::string, Fingerprint> extra_inputs() const override { return extra_inputs_; }
 
+  int64_t validation_examples(int64_t max_tokens) const override {
+    return std::count_if(held_out_.begin(), held_out_.end(), [=](const Pair& pair) { return fits(pair, max_tokens); });
+  }
+  std::vector<Tensor> validation_example(int64_t number, int64_t max_tokens) const override {
+    const auto found = std::find_if(held_out_.begin(), held_out_.end(),
+                                    [&](const Pair& pair) { return fits(pair, max_tokens) && number-- == 0; });
+    return {Tensor::from(Shape{1, static_cast<int64_t>(found->source.size())}, found->source),
+            Tensor::from(Shape{static_cast<int64_t>(found->target.size())}, found->target)};
+  }
+
   int64_t bytes() const override { return (units_per_epoch() + validation_units()) * 4; }
   int64_t sequence_length() const override {
     return std::max(batches_ ? batches_->longest() : 0, validation_->longest());
@@ -181,6 +191,11 @@ class Translation final : public Task {
   }
 
  private:
+  // Returns true if both sides have tokens, at most max_tokens with their end.
+  static bool fits(const Pair& pair, int64_t max_tokens) {
+    const auto [shorter, longer] = std::minmax({pair.source.size(), pair.target.size()});
+    return shorter > 1 && static_cast<int64_t>(longer) <= max_tokens;
+  }
   PairFiles files(const std::string& source, const std::string& target) const {
     return {.source = source,
             .target = target,

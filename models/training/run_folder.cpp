@@ -62,22 +62,6 @@ int64_t step_of_partial(const std::string& name) {
   return dot == std::string::npos || all_digits(rest.substr(dot + 1)) ? step_of(rest.substr(0, dot)) : -1;
 }
 
-// Returns the checkpoints of a run, intact or damaged, the newest first.
-std::vector<std::string> checkpoints_in(const std::string& folder) {
-  std::vector<std::pair<int64_t, std::string>> found;
-  if (!folder_exists(folder)) return {};
-  for (const std::string& path : files_in(folder)) {
-    const int64_t step = step_of(name_of(path));
-    const auto holds = [&](const char* file) { return path_exists(path + "/" + file); };
-    if (step >= 0 && folder_exists(path) && (holds(state_name) || holds(weights_name) || holds(optimizer_name)))
-      found.emplace_back(step, path);
-  }
-  std::sort(found.rbegin(), found.rend());
-  std::vector<std::string> paths;
-  for (auto& [step, path] : found) paths.push_back(std::move(path));
-  return paths;
-}
-
 void check_step(const std::string& checkpoint, const CheckpointState& state) {
   check(state.step == step_of(name_of(checkpoint)), "checkpoint: ", checkpoint, "/", state_name, " is of step ",
         state.step, ", but the folder is of step ", step_of(name_of(checkpoint)), "; it belongs to another checkpoint");
@@ -212,6 +196,21 @@ void discard(const std::string& partial) noexcept {
 }
 
 }  // namespace
+
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  if (!folder_exists(folder)) return {};
+  for (const std::string& path : files_in(folder)) {
+    const int64_t step = step_of(name_of(path));
+    const auto holds = [&](const char* file) { return path_exists(path + "/" + file); };
+    if (step >= 0 && folder_exists(path) && (holds(state_name) || holds(weights_name) || holds(optimizer_name)))
+      found.emplace_back(step, path);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
 
 bool holds_checkpoints(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 

@@ -23,6 +23,8 @@
 
 namespace orrery::models {
 
+// Returns the checkpoints of a run, intact or damaged, the newest first.
+std::vector<std::string> checkpoints_in(const std::string& folder);
 bool holds_checkpoints(const std::string& folder);  // intact or damaged
 // Returns the step of the newest checkpoint by its name, without reading it; nothing without one.
 std::optional<int64_t> last_checkpoint_step(const std::string& folder);

@@ -2,14 +2,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/tensor/safetensors.h"
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+using orrery::read_safetensors;
 using orrery::testing::expect_error;
 using orrery::testing::finds;
 using orrery::testing::match_in;
@@ -44,6 +49,15 @@ TEST_CASE("inspect: one head of a text is shown as a map with its largest weight
   const std::string file = folder.write("example.txt", "abeabe");
   CHECK(inspect({run, "--text=FILE:" + file, "--analysis=attention", "--layer=1", "--head=0", "--top=3"}).out ==
         map.out);
+}
+
+TEST_CASE("inspect: a text beyond the context is cut to its last tokens, and a note reports this") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run");
+  const Outcome cut = inspect({run, "--text=kedabeabedka", "--analysis=ablation"});
+  Message(cut.err).names("note").value("12 tokens").names("context").value(8).names("last");
+  CHECK(cut.out == inspect({run, "--text=beabedka", "--analysis=ablation"}).out);
+  CHECK(!contains(inspect({run, "--text=beabedka"}).err, "note: "));
 }
 
 TEST_CASE("inspect: with --documents=yes, the loss of a text equals the validation loss of the run") {
@@ -115,6 +129,26 @@ TEST_CASE("inspect: --out writes every analysis; unknown formats and folders of 
   inspect(all + Words{"--out=" + (folder / "seen")});
   CHECK(read_file(folder / "seen/metrics.csv") == read_file(folder / "seen.csv"));
   CHECK(fs::exists(folder / "seen/neurons.mass.blocks.0.feed_forward.npy"));
+  // The arrays carry the names of their rows and columns, and the tokens.
+  const Json tokens = Json::parse(R"(["a","b","e","a","b","e","a","b"])");
+  const auto metadata = read_safetensors(folder / "seen.safetensors").metadata;
+  CHECK(metadata.at("run") == run);
+  CHECK(metadata.at("example") == "given");
+  CHECK(Json::parse(metadata.at("tokens")) == tokens);
+  const Json arrays = Json::parse(metadata.at("arrays")), maps = arrays["attention/blocks.attention"];
+  CHECK(maps["quantity"] == "weight");
+  CHECK(maps["axes"][0]["labels"] == Json({"blocks.0.attention, head 0", "blocks.0.attention, head 1"}));
+  CHECK(maps["axes"][1] == Json({{"name", "query"}, {"labels", tokens}}));
+  CHECK(maps["axes"][2] == Json({{"name", "key"}, {"labels", tokens}}));
+  const Json names = Json::parse(read_file(folder / "seen/heads.entropy.json"));
+  CHECK(names["array"] == "heads/entropy");
+  CHECK(names["axes"] == arrays["heads/entropy"]["axes"]);
+  CHECK(names["axes"][1]["labels"] == Json({"blocks.0.attention"}));
+  CHECK(names["tokens"] == tokens);
+  inspect(all + Words{"--out=" + (folder / "seen.safetensors")});  // both replace their own files
+  inspect(all + Words{"--out=" + (folder / "seen")});
+  folder.write("seen/heads.entropy.json", "{}");
+  refusal(all + Words{"--out=" + (folder / "seen")}).value("heads.entropy.json").names("names").offers("another --out");
   Message json = refusal({run, "--text=abe", "--out=" + (folder / "x.json")});
   json.names("--out").value("x.json").value(".json").offers("FILE.safetensors").offers("FILE.csv").offers("folder");
   CHECK(!fs::exists(folder / "x.json"));
@@ -139,8 +173,11 @@ TEST_CASE("inspect: the values of hooks are listed and written") {
       inspect({run, "--text=abed", "--hooks=blocks.*.attention.weights, *.hidden", "--out=" + out});
   CHECK(contains(captured.out, "blocks.0.attention.weights    f32    (1, 2, 4, 4)"));
   CHECK(contains(captured.out, "blocks.0.feed_forward.hidden  f32    (1, 4, 64)"));
-  Message(last_line(captured.out)).names(out).value("2 files");
+  Message(last_line(captured.out)).names(out).value("4 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
+  const Json names = Json::parse(read_file(out + "/blocks.0.attention.weights.json"));
+  CHECK(names["positions"] == Json({"a", "b", "e", "d"}));
+  CHECK(names["example"] == "given");
   CHECK(!contains(captured.out, "Attention: "));
   const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--analysis=heads"});
   CHECK(contains(both.out, "blocks.0.feed_forward.hidden  f32"));
@@ -207,11 +244,37 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
   const std::string run = trained_run(folder, "run", {"--layers=2"});
   const Outcome text =
       inspect({run, "--analysis=attention", "--layer=1", "--head=0", "--html=" + (folder / "page.html")});
-  Message(text.err).names("first").value("held-out").offers("--text");
-  std::string first = tiny_text().substr(900, 8), rows;
-  for (const char c : first)
-    rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
-  CHECK(contains(read_file(folder / "page.html"), "\"rows\":[" + rows + "]"));
+  Message(text.err).names("first").value(12).value("held-out").offers("--example=held_out:N").offers("--text");
+  const auto rows_of = [](size_t begin) {
+    std::string rows;
+    for (const char c : tiny_text().substr(begin, 8))
+      rows += std::string(rows.empty() ? "" : ",") + (c == '\n' ? "\"\\\\n\"" : text_in_quotes(c));
+    return "\"rows\":[" + rows + "]";
+  };
+  CHECK(contains(read_file(folder / "page.html"), rows_of(900)));
+  const Outcome last = inspect({run, "--example=held_out:11", "--analysis=attention", "--layer=1", "--head=0",
+                                "--html=" + (folder / "page.html")});
+  CHECK(!contains(last.err, "note: "));
+  CHECK(contains(read_file(folder / "page.html"), rows_of(900 + 11 * 8)));
+  for (const char* command : {"inspect", "report"}) {
+    expect_error(run_orrery({command, run, "--example=held_out:12"}))
+        .names("--example")
+        .value("held_out:12")
+        .value("12 examples")
+        .value("held_out:11")
+        .offers("choose one")
+        .offers("--text");
+    for (const char* wrong : {"held_out", "17", "held_out:", "held_out:-1", "held_out:1.5"})
+      expect_error(run_orrery({command, run, std::string("--example=") + wrong}))
+          .names("--example")
+          .value(wrong)
+          .offers("--example=held_out:17");
+    expect_error(run_orrery({command, run, "--example=held_out:1", "--text=abe"}))
+        .names("--example")
+        .value("held_out:1")
+        .names("--text")
+        .offers("leave");
+  }
   CHECK(contains(inspect({run}).out, "Heads: Metrics of each head"));
   fs::rename(folder / "text.txt", folder / "moved.txt");
   refusal({run}).names("text.txt").names("--data").offers("--text");
@@ -252,6 +315,13 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
     Message(captured.err).names("first").value("held-out").offers("--text");
     CHECK(contains(captured.out, ": "));
     CHECK(std::count(captured.out.begin(), captured.out.end(), '\n') > 5);
+    const auto analyzed = [&](const Words& example) { return inspect(Words{out, "--analysis=all"} + example).out; };
+    CHECK(analyzed({"--example=held_out:0"}) == analyzed({}));
+    CHECK(analyzed({"--example=held_out:1"}) != analyzed({}));
+    refusal({out, "--example=held_out:1000000"}).names("--example").value("1000000").offers("choose one");
+    const Outcome report = run_orrery({"report", out, "--example=held_out:1", "--out=" + (folder / "report.html")});
+    REQUIRE_MESSAGE(report.code == 0, report.err);
+    CHECK(contains(read_file(folder / "report.html"), "Example held_out:1 of the run's"));
   }
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(
@@ -261,12 +331,106 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 
+TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out examples, with the level of chance") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run");  // 12 held-out windows of 8 characters
+  const Words analyses = {"--analysis=heads,logit_lens,ablation"};
+  const auto metrics_of = [&](const Words& words) {
+    return Json::parse(inspect(Words{run, "--json=yes"} + words).out)["metrics"];
+  };
+  const Json many = metrics_of({"--examples=5"});  // these are the default analyses
+  CHECK(metrics_of(analyses + Words{"--examples=5"}) == many);
+  std::vector<Json> each;
+  for (const int number : {0, 2, 4, 7, 9})
+    each.push_back(metrics_of(analyses + Words{"--example=held_out:" + std::to_string(number)}));
+  for (const char* metric : {"heads/entropy/blocks.0.attention.1", "heads/induction/blocks.0.attention.0",
+                             "logit_lens/lens_loss/blocks.0.attention", "logit_lens/lens_accuracy/embedding",
+                             "ablation/loss", "ablation/without/blocks.0.attention.head.1"}) {
+    CAPTURE(metric);
+    double mean = 0, squares = 0;
+    for (const Json& one : each) mean += one.at(metric).get<double>() / 5;
+    for (const Json& one : each) squares += std::pow(one.at(metric).get<double>() - mean, 2);
+    const double deviation = std::sqrt(squares / 4), half = 2.7764451 * deviation / std::sqrt(5.0);  // t of 4 degrees
+    const auto summary = [&](const std::string& ending) { return many.at(metric + ending).get<double>(); };
+    CHECK(std::abs(summary("") - mean) < 1e-9);
+    CHECK(std::abs(summary("/deviation") - deviation) < 1e-9);
+    CHECK(std::abs(summary("/low") - (mean - half)) < 1e-6);
+    CHECK(std::abs(summary("/high") - (mean + half)) < 1e-6);
+  }
+  // Equal weights on all characters up to the own one, and equal probabilities.
+  const auto chance = [&](const std::string& metric) { return many.at(metric + "/chance").get<double>(); };
+  double first = 0, entropy = 0, previous = 0;
+  for (int row = 0; row < 8; ++row) {
+    first += 1.0 / (row + 1) / 8, entropy += std::log(row + 1.0) / 8;
+    previous += row > 0 ? 1.0 / (row + 1) / 7 : 0;
+  }
+  CHECK(std::abs(chance("heads/first/blocks.0.attention.0") - first) < 1e-9);
+  CHECK(std::abs(chance("heads/previous/blocks.0.attention.1") - previous) < 1e-9);
+  CHECK(std::abs(chance("heads/entropy/blocks.0.attention.1") - entropy) < 1e-9);
+  CHECK(std::abs(chance("heads/induction/blocks.0.attention.0") - (1.0 / 5 + 1.0 / 6 + 1.0 / 7 + 1.0 / 8) / 4) < 1e-9);
+  CHECK(!many.contains("heads/zeros/blocks.0.attention.0/chance"));
+  const double choices = std::exp(chance("ablation/loss"));
+  CHECK(std::abs(choices - std::round(choices)) < 1e-9);
+  CHECK(std::abs(chance("logit_lens/lens_accuracy/embedding") - 1 / choices) < 1e-12);
+  // Each example would ablate its own units, so that they are left out, except for a given one.
+  for (const auto& [name, value] : many.items()) CHECK(!contains(name, ".unit."));
+  CHECK(metrics_of({"--examples=2", "--analysis=ablation", "--slot=3"})
+            .contains("ablation/without/blocks.0.feed_forward.unit.3"));
+  const Outcome shown = inspect({run, "--examples=12", "--analysis=heads", "--out=" + (folder / "seen.safetensors")});
+  CHECK(finds(shown.out, "mean +deviation +95 % from +to +examples +chance"));
+  Message(shown.out).value("12 of the run's 12").names("deviation").names("interval");
+  const std::string ablated = inspect({run, "--examples=12", "--analysis=ablation"}).out;
+  std::vector<double> effects;  // the largest first
+  std::istringstream lines(ablated.substr(ablated.find("without over")));
+  for (std::string line, name; std::getline(lines, line);)
+    if (double effect = 0; line.starts_with("  blocks.") && std::istringstream(line) >> name >> effect)
+      effects.push_back(effect);
+  CHECK(effects.size() > 3);
+  CHECK(std::is_sorted(effects.rbegin(), effects.rend()));
+  const auto file = read_safetensors(folder / "seen.safetensors");
+  const Json names = Json::parse(file.metadata.at("arrays"))["heads/first"];  // the value of each example
+  CHECK(names["axes"][1]["labels"][1] == "blocks.0.attention.1");
+  CHECK(names["axes"][2]["labels"][11] == "held_out:11");
+  const auto array = std::find_if(file.tensors.begin(), file.tensors.end(),
+                                  [](const auto& each) { return each.name == "heads/first"; });
+  REQUIRE(array != file.tensors.end());
+  CHECK(array->tensor.shape() == orrery::Shape{1, 2, 12});
+  refusal({run, "--examples=13"}).names("--examples").value(13).value("12 examples").offers("--examples=12");
+  for (const Words& one : {Words{"--text=abe"}, {"--example=held_out:1"}, {"--hooks=*"}})
+    refusal(Words{run, "--examples=2"} + one).names("--examples").value(2).offers("leave");
+  refusal({run, "--examples=2", "--patch_from=abe", "--analysis=ablation"}).names("--patch_from").offers("leave");
+  refusal({run, "--examples=2", "--analysis=attention"}).value("attention").names("metrics").offers("heads");
+}
+
+TEST_CASE("inspect: --checkpoints=all shows metrics at each checkpoint that a run keeps") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run", {"--checkpoint_every=1", "--keep_checkpoints=0"});
+  const auto metrics_of = [&](const Words& words) {
+    return Json::parse(inspect(words + Words{"--json=yes"}).out)["metrics"];
+  };
+  const std::string loss = "ablation/loss";
+  for (const Words& example : {Words{"--examples=3"}, Words{"--example=held_out:1"}, Words{"--text=abeabe"}}) {
+    CAPTURE(example);
+    const Words last = Words{"--analysis=ablation"} + example;
+    const Json all = metrics_of(Words{run, "--checkpoints=all"} + last);
+    for (const int step : {1, 2, 3, 4})
+      CHECK(all.at(loss + "/step_" + std::to_string(step)) ==
+            metrics_of(Words{run + "/step_00000" + std::to_string(step)} + last).at(loss));
+    CHECK(all.at(loss + "/step_1") != all.at(loss + "/step_4"));
+  }
+  const Outcome shown = inspect({run, "--checkpoints=all", "--analysis=ablation", "--html=" + (folder / "page.html")});
+  CHECK(finds(shown.out, "step +loss\n +1 "));
+  Message(shown.out).value("4 checkpoints");
+  CHECK(contains(read_file(folder / "page.html"), "\"title\":\"loss by step\""));
+  refusal({run + "/step_000004", "--checkpoints=all"}).names("--checkpoints").value("step_000004").offers("give a run");
+  refusal({run, "--checkpoints=some"}).names("checkpoints").value("some").offers("all");
+}
+
 TEST_CASE("inspect: examples and options that do not fit the model are refused") {
   const Folder folder;
   const std::string run = trained_run(folder, "run");
   refusal({}).names("inspect").value(0).names("runs").offers("orrery inspect");
   refusal({run, "--text="}).value("text").offers("--text").offers("empty");
-  refusal({run, "--text=abedkabedka"}).names("inspect").value("11 tokens").offers(8).offers("shorter");
   refusal({run, "--text=abe", "--analysis=heds"}).names("analysis").value("heds").offers("'heads'");
   refusal({run, "--text=abe", "--analysis=attention", "--layer=5"})
       .names("layer")
@@ -287,7 +451,7 @@ TEST_CASE("inspect: examples and options that do not fit the model are refused")
   CHECK(contains(run_orrery({"inspect", "--help"}).out, "heads: metrics of each head"));
 }
 
-TEST_CASE("report: analyses are included; their default example is generated by the model") {
+TEST_CASE("report: analyses are included; their default example is held out or, without data, generated") {
   const Folder folder;
   const std::string run = trained_run(folder, "run"), page = folder / "page.html";
   const auto made = [&](const Words& more) {
@@ -297,9 +461,16 @@ TEST_CASE("report: analyses are included; their default example is generated by 
     return read_file(page);
   };
   CHECK(contains(made({}), "\"title\":\"Metrics of each head\""));
+  CHECK(contains(made({}), "Example held_out:0 of the run's held-out data."));
+  fs::rename(folder / "text.txt", folder / "moved.txt");
+  CHECK(contains(made({}), "Example: a text that the model generates."));
+  expect_error(run_orrery({"report", run, "--example=held_out:0"})).names("text.txt").names("--data").offers("--text");
+  fs::rename(folder / "moved.txt", folder / "text.txt");
   CHECK(!contains(made({"--analysis=none"}), "\"title\":\"Metrics of each head\""));
   CHECK(contains(made({"--text=abeabe", "--analysis=attention"}), "\"rows\":[\"a\",\"b\",\"e\",\"a\",\"b\",\"e\"]"));
-  expect_error(run_orrery({"report", run, "--text=abedkabedkabe"})).names("text").value("13 tokens").offers(8);
+  const std::string cut = made({"--text=abedkabedkabe", "--analysis=attention"});
+  CHECK(contains(cut, "Note: the text has 13 tokens, but the context is 8; the example is its last tokens."));
+  CHECK(contains(cut, "\"rows\":[\"a\",\"b\",\"e\",\"d\",\"k\",\"a\",\"b\",\"e\"]"));
   expect_error(run_orrery({"report", run, "--source=abe"})).names("report").offers("--text").offers("--source");
   const Outcome unknown = run_orrery({"report", run, "--analysis=heds", "--out=" + (folder / "none.html")});
   expect_error(unknown).names("analysis").value("heds").offers("'heads'");

@@ -4,6 +4,7 @@
 #include "engine/autograd/autograd.h"
 #include "models/inspection/base/edits.h"
 #include "models/model.h"
+#include "models/training/settings.h"
 #include "nn/base/initialization.h"
 #include "tests/fuzz/format.h"
 
@@ -14,7 +15,7 @@ using namespace orrery;
 
 nn::Module& small_model() {
   static const std::unique_ptr<nn::Module> model = [] {
-    auto made = models::make_model(make_settings({{"model", "gpt"},
+    auto made = models::make_model(models::make_settings({{"model", "gpt"},
                                                           {"vocabulary", "5"},
                                                           {"context", "4"},
                                                           {"layers", "1"},

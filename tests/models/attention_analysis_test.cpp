@@ -65,7 +65,10 @@ TEST_CASE("analysis: a text is shown as its tokens, and its loss is for the next
   CHECK(inspected->targets().back() == -1);
   CHECK(std::abs(inspected->loss(logits) - nn::cross_entropy(logits, targets).item()) < 1e-6);
   CHECK(display_token("\xe4") == "\\xe4");
-  expect_error([&] { reading(*model, "abcdefghabcdefgh"); }).names("text").value(16).offers(12).offers("shorter");
+  const auto cut = reading(*model, "abcdefghabcdefgh");  // to the 12 tokens of the context
+  CHECK(cut->left_out() == 4);
+  CHECK(*cut->tokens() == *reading(*model, "efghabcdefgh")->tokens());
+  CHECK(inspected->left_out() == 0);
   expect_error([&] { reading(*model, ""); }).names("text").value("no tokens").offers("--text");
 }
 

@@ -2,14 +2,14 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/system/files.h"
+#include "engine/types/format.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/image_reader.h"
-#include "examples/orrery/commands/report_samples.h"
 #include "examples/orrery/commands/text_argument.h"
+#include "examples/orrery/terminal/messages.h"
 #include "models/architectures/translation_search.h"
 #include "models/data/sentence_pairs.h"
 #include "models/model.h"
-#include "models/tasks/base/task.h"
 
 namespace orrery::program {
 namespace {
@@ -28,10 +28,31 @@ std::optional<int32_t> end_of_document(const LoadedRun& trained, const models::T
   return tokenizer.end_of_text();
 }
 
+// Returns the task's settings without the training data, if the run has its own validation data.
+AnySettings held_out_task(const LoadedRun& trained) {
+  AnySettings task = trained.settings.task_settings;
+  if (!find_setting(task.members(), "validation_data") ||
+      models::setting_of<std::string>(task, "validation_data").empty())
+    return task;
+  for (const char* key : {"data", "translations"})
+    if (find_setting(task.members(), key)) models::setting_of<std::string>(task, key).clear();
+  return task;
+}
+
+// Returns the settings that hold paths of data, with these paths; none: the data are generated or unknown.
+std::vector<std::pair<std::string, std::string>> paths_of(AnySettings task) {
+  std::vector<std::pair<std::string, std::string>> paths;
+  for (const char* key : models::paths_of_data)
+    if (find_setting(task.members(), key))
+      if (const std::string& path = models::setting_of<std::string>(task, key); !path.empty())
+        paths.emplace_back(key, path);
+  return paths;
+}
+
 }  // namespace
 
 std::unique_ptr<models::InspectedExample> make_example(const std::string& command, const LoadedRun& trained,
-                                                       const models::ExampleSettings& example) {
+                                                       const models::ExampleSettings& example, bool may_cut) {
   const auto need = [&](const std::string& value, const char* key, const char* kind) {
     check_usage(!value.empty(), command, ": the input of this model is ", kind, "; give it with --", key, "=",
                 std::string(key) == "image" ? "FILE.png" : "\"...\", which must not be empty");
@@ -48,7 +69,10 @@ std::unique_ptr<models::InspectedExample> make_example(const std::string& comman
   const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
   if (auto* const lm = dynamic_cast<models::LanguageModel*>(&model)) {
     need(example.text, "text", "a text");
-    return models::text_example(*lm, tokenizer, text_argument(example.text), end_of_document(trained, *tokenizer));
+    auto made = models::text_example(*lm, tokenizer, text_argument(example.text), end_of_document(trained, *tokenizer));
+    check(made->left_out() == 0 || may_cut, "inspect: ", describe_cut(*made, "give a shorter text"));
+    if (made->left_out() > 0) note(describe_cut(*made));
+    return made;
   }
   if (auto* const translator = dynamic_cast<models::TranslationModel*>(&model)) {
     need(example.source, "source", "a sentence pair");
@@ -60,58 +84,66 @@ std::unique_ptr<models::InspectedExample> make_example(const std::string& comman
        ": the input of this model is neither a text nor an image nor a sentence pair; choose a run of another model");
 }
 
-models::ExampleSettings held_out_pair(const LoadedRun& trained, const models::TranslationModel& model,
-                                      const models::Tokenizer& tokenizer) {
-  constexpr int64_t enough = 100;
-  const auto max_tokens = static_cast<size_t>(std::min(max_own_tokens, model.context()));
-  const auto fits = [&](const std::string& sentence) {
-    const size_t tokens = tokenizer.encode(sentence).size() + 1;  // and its end token
-    return tokens > 1 && tokens <= max_tokens;
-  };
-  models::ExampleSettings example;
-  for (const auto& [source, target] : held_out_pairs(trained.settings, enough))
-    if (example.source.empty() && fits(source) && fits(target)) example.source = source, example.target = target;
-  return example;
+std::string describe_cut(const models::InspectedExample& example, const std::string& consequence) {
+  const auto used = static_cast<int64_t>(example.tokens()->size());
+  return text("the text has ", used + example.left_out(), " tokens, but the context is ", used, "; ", consequence);
 }
 
-std::unique_ptr<models::InspectedExample> default_example(const std::string& command, const LoadedRun& trained) {
-  AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
-  const std::vector<Setting> members = task_settings.members();
-  if (find_setting(members, "validation_data") &&
-      models::setting_of<std::string>(task_settings, "validation_data") != "")
-    models::setting_of<std::string>(task_settings, "data").clear();  // training data are not needed
-  bool generated = true;                                             // generated, without input files
-  for (const char* key : models::paths_of_data) {
-    if (!find_setting(members, key)) continue;
-    const std::string& path = models::setting_of<std::string>(task_settings, key);
-    if (path.empty()) continue;
+int64_t held_out_number(const std::string& command, const ExampleArgument& example) {
+  constexpr std::string_view kind = "held_out:";
+  if (example.held_out.empty()) return 0;
+  check_usage(!example.given(), command, ": --example=", example.held_out,
+              " and another example (--text, --image or --source) are given; leave one of them out");
+  const bool is_held_out = example.held_out.starts_with(kind);
+  const std::string digits = is_held_out ? example.held_out.substr(kind.size()) : "";
+  check_usage(!digits.empty() && digits.size() < 19 && digits.find_first_not_of("0123456789") == std::string::npos,
+              command, ": --example=", example.held_out,
+              " does not name an example; give held_out:N, as in --example=held_out:17, with N from 0");
+  return std::stoll(digits);
+}
+
+std::string missing_data(const LoadedRun& trained) {
+  for (const auto& [key, path] : paths_of(held_out_task(trained)))
+    if (!file_exists(path)) return path;
+  return "";
+}
+
+HeldOutExamples::HeldOutExamples(const std::string& command, const LoadedRun& trained) : command_(command) {
+  AnySettings task_settings = held_out_task(trained), model_settings = trained.settings.model_settings;
+  const auto paths = paths_of(task_settings);
+  for (const auto& [key, path] : paths)
     check(file_exists(path), command, ": cannot read ", path, ", the run's --", key,
           ", for a held-out example; give an example with --text, --image or --source");
-    generated = false;
-  }
-  if (generated && find_setting(members, "data")) return nullptr;
-  nn::Module& model = *trained.model;
-  const std::shared_ptr<const models::Tokenizer> tokenizer =
-      dynamic_cast<models::ImageModel*>(&model) ? nullptr : models::restore_tokenizer(trained.tokenizer);
-  if (const auto* const translator = dynamic_cast<models::TranslationModel*>(&model)) {
-    const models::ExampleSettings pair = held_out_pair(trained, *translator, *tokenizer);
-    return pair.given() ? make_example(command, trained, pair) : nullptr;
-  }
+  if (paths.empty() && find_setting(task_settings.members(), "data")) return;
   const models::TaskOptions options{.batch_size = trained.settings.batch_size,
                                     .micro_batches = trained.settings.gradient_accumulation_steps,
                                     .seed = static_cast<uint64_t>(trained.settings.seed),
                                     .tokenizer = trained.tokenizer,
-                                    .purpose = models::Purpose::evaluate};
-  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
-  const std::vector<Tensor> example = task->validation_example(max_own_tokens);
-  if (example.empty()) return nullptr;
-  const int32_t* const targets = example[1].data<int32_t>();
+                                    .purpose = models::Purpose::evaluate,
+                                    .bleu = false};
+  task_ = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+}
+
+std::unique_ptr<models::InspectedExample> HeldOutExamples::at(int64_t number, const LoadedRun& trained) const {
+  const int64_t all = count();
+  if (all == 0) return nullptr;
+  check_usage(number < all, command_, ": --example=held_out:", number,
+              " does not exist; the held-out data of this run have ", pluralize(all, "example"), " (", task_->kind(),
+              "), held_out:0 to held_out:", all - 1,
+              "; choose one of them, or give an example with --text, --image or --source");
+  const std::vector<Tensor> example = task_->validation_example(number, max_own_tokens);
+  const auto numbers = [](const Tensor& x) {
+    return std::vector<int32_t>(x.data<int32_t>(), x.data<int32_t>() + x.numel());
+  };
+  nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model))
-    return models::image_example(*images, example[0], models::restore_classes(trained.tokenizer), targets[0]);
-  const int32_t* const tokens = example[0].data<int32_t>();
-  return models::token_example(models::model_as<models::LanguageModel>(model, command, "a language model"), tokenizer,
-                               {tokens, tokens + example[0].numel()}, {targets, targets + example[1].numel()},
-                               end_of_document(trained, *tokenizer));
+    return models::image_example(*images, example[0], models::restore_classes(trained.tokenizer),
+                                 numbers(example[1])[0]);
+  const std::shared_ptr<const models::Tokenizer> tokenizer = models::restore_tokenizer(trained.tokenizer);
+  if (auto* const translator = dynamic_cast<models::TranslationModel*>(&model))
+    return models::pair_example(*translator, tokenizer, {numbers(example[0]), numbers(example[1])});
+  return models::token_example(models::model_as<models::LanguageModel>(model, command_, "a language model"), tokenizer,
+                               numbers(example[0]), numbers(example[1]), end_of_document(trained, *tokenizer));
 }
 
 void check_input_kind(const std::string& command, const LoadedRun& trained, const models::ExampleSettings& example) {

@@ -1,18 +1,18 @@
 // orrery inspect: analyzes a trained model on one example.
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "engine/autograd/hooks.h"
 #include "engine/system/files.h"
-#include "engine/system/folder_lock.h"
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/example_argument.h"
+#include "examples/orrery/commands/inspect_output.h"
 #include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/page/report_page.h"
@@ -24,32 +24,42 @@
 #include "examples/orrery/terminal/view_printer.h"
 #include "models/data/text_files.h"
 #include "models/data/tokenizer.h"
-#include "models/formats/csv.h"
 #include "models/former_names.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/analysis.h"
 #include "models/interop/npy.h"
 #include "models/model.h"
 #include "models/reports/report_views.h"
-#include "models/study/run_contents.h"
+#include "models/study/example_metrics.h"
+#include "models/training/checkpoint.h"
 #include "models/training/memory_plan.h"
+#include "models/training/run_folder.h"
 
 namespace orrery::program {
 namespace {
 
-const std::string default_analyses = "attention, heads, logit_lens";
+const std::string default_of_many = "heads, logit_lens, ablation";  // of many examples
 
 struct InspectSettings {
-  std::string analyses, hooks, edits, out, html, patch_from, corpus;
-  models::ExampleSettings example;
+  std::string analyses, hooks, edits, out, html, patch_from, corpus, checkpoints = "last";
+  ExampleArgument example;
   models::AnalysisSettings analysis;
   TextBegin begin;
-  int64_t threads = 0;
+  int64_t examples = 0, threads = 0;
   bool json = false;
+  bool is_one() const { return examples == 0 && checkpoints == "last"; }  // one example at one checkpoint
 
   template <class V>
   void visit(V& v) {
     example.visit(v);
+    v("examples", examples,
+      "number of held-out examples, evenly spread, over which the metrics of " + default_of_many +
+          " or other analyses are summarized: mean, deviation, interval, level of chance; 0: one example",
+      between(0, 1e6));
+    v("checkpoints", checkpoints,
+      "all: these metrics at each checkpoint that the run keeps, by step; last: at the last one, or at RUN if it is a "
+      "checkpoint",
+      one_of({"last", "all"}));
     v("analysis|look", analyses,
       "analyses (below), comma-separated, or all; if not given, " + default_analyses + ", as far as available");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
@@ -72,7 +82,8 @@ struct InspectSettings {
     v("hooks", hooks,
       "values to capture, comma-separated, such as blocks.*.attention.weights; TransformerLens's names work too");
     v("out", out,
-      "FILE.safetensors, or a folder for .npy files and metrics.csv: all values; FILE.csv: the metrics only");
+      "FILE.safetensors, or a folder for .npy files, their names (.json) and metrics.csv: all values; FILE.csv: the "
+      "metrics only");
     v("html|page", html, "FILE.html: a page with plots of the analyses");
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
@@ -80,13 +91,14 @@ struct InspectSettings {
 };
 
 // Returns the values of all matching hooks; a repeated name gets a number.
-std::vector<NamedTensor> captured(const models::InspectedExample& inspected, const std::string& patterns) {
-  std::vector<NamedTensor> all;
+std::vector<NamedArray> captured(const models::InspectedExample& inspected, const std::string& patterns) {
+  std::vector<NamedArray> all;
   std::map<std::string, int> times;
   const std::vector<std::string> given = split_list(patterns);
   const Hooks hooks(models::hook_patterns(given), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
-    all.push_back({before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()});
+    all.push_back({{before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()},
+                   hook_names_of(inspected, name)});
   });
   inspected.run();
   as_usage([&] { models::check_all_matched(hooks, given); });
@@ -99,11 +111,12 @@ struct ValueSummary {
   Shape shape;
   models::ValueRange range;
 };
-std::vector<ValueSummary> summaries_of(const std::vector<NamedTensor>& values) {
+std::vector<ValueSummary> summaries_of(const std::vector<NamedArray>& values) {
   std::vector<ValueSummary> all;
-  for (const NamedTensor& each : values) {
-    const std::string dtype = name(each.tensor.dtype());
-    all.push_back({each.name, dtype, each.tensor.shape(), models::range_of({each.name, dtype, {}, each.tensor, {}})});
+  for (const NamedArray& each : values) {
+    const auto& [path, tensor] = each.tensor;
+    const std::string dtype = name(tensor.dtype());
+    all.push_back({path, dtype, tensor.shape(), models::range_of({path, dtype, {}, tensor, {}})});
   }
   return all;
 }
@@ -114,12 +127,6 @@ std::string list_of(const std::vector<ValueSummary>& values) {
     table.add(
         {each.name, each.dtype, text(each.shape), text(each.range.low), text(each.range.high), text(each.range.mean)});
   return table.print(0);
-}
-
-std::vector<int64_t> sizes_of(const Shape& shape) {
-  std::vector<int64_t> sizes;
-  for (int axis = 0; axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
-  return sizes;
 }
 
 Json json_of(const std::vector<ValueSummary>& values) {
@@ -133,112 +140,6 @@ Json json_of(const std::vector<ValueSummary>& values) {
                    {"mean", json_number(each.range.mean)},
                    {"non_finite", each.range.not_finite}});
   return all;
-}
-
-// Adds maps as they are, and each line as two rows, x and y.
-void add_numbers(std::vector<NamedTensor>& to, const std::vector<models::View>& views) {
-  for (const models::View& view : views) {
-    if (const auto* const map = std::get_if<models::MapView>(&view.data); map && !view.name.empty())
-      to.push_back({view.name, map->values});
-    if (const auto* const lens = std::get_if<models::LensView>(&view.data))
-      for (const auto& [name, values] : {std::pair("log_probability", &lens->log_probability),
-                                         std::pair("rank", &lens->rank), std::pair("most_likely", &lens->probability)})
-        to.push_back({view.name + "/" + name, *values});
-    const auto* const lines = std::get_if<models::LineView>(&view.data);
-    if (!lines || view.name.empty()) continue;
-    for (const models::LineView::Line& line : lines->lines) {
-      std::vector<double> both = line.x;
-      both.insert(both.end(), line.y.begin(), line.y.end());
-      to.push_back(
-          {view.name + "/" + line.name, Tensor::from(Shape{2, static_cast<int64_t>(line.x.size())}, both, Dtype::f64)});
-    }
-  }
-}
-
-constexpr const char *metrics_header = "metric,value\n", *former_metrics_header = "figure,value\n",
-                     *written_by = "written_by";
-
-// Each row begins with the name of an analysis.
-models::OutputKind metrics_kind() {
-  const std::string name = "a CSV file of metrics";
-  const auto is_ours = [name](const std::string& path) {
-    std::vector<std::string> analyses;
-    for (const std::string& analysis : models::analyses().names()) {
-      analyses.push_back(analysis);
-      for (std::string& former : models::analyses().aliases(analysis)) analyses.push_back(std::move(former));
-    }
-    return std::any_of(analyses.begin(), analyses.end(), [&](const std::string& analysis) {
-      return models::marked_kind(name, metrics_header + analysis + "/").is_ours(path) ||
-             models::marked_kind(name, former_metrics_header + analysis + "/").is_ours(path);
-    });
-  };
-  return {name, is_ours};
-}
-// Returns true if `out` is one file; a folder has a kind per file.
-bool is_one_file(const std::string& out) { return out.ends_with(".safetensors") || out.ends_with(".csv"); }
-models::OutputKind kind_of_file(const std::string& out) {
-  constexpr size_t length_of_header = 8;  // bytes
-  return out.ends_with(".csv")
-             ? metrics_kind()
-             : models::marked_kind("a file that orrery inspect wrote",
-                                   text("{\"__metadata__\":{\"", written_by, "\":\"orrery inspect\"}"), "",
-                                   length_of_header);
-}
-
-void write_metrics_csv(const std::string& path, const std::map<std::string, double>& metrics) {
-  std::string csv = metrics_header;
-  for (const auto& [name, value] : metrics) csv += models::csv_line({name, print_number(value)});
-  models::write_output("inspect", path, metrics_kind(), csv);
-}
-
-// Rejects unknown extensions, which would silently become a folder's name.
-void check_out(const std::string& out) {
-  const std::string ending = std::filesystem::path(out).extension().string();
-  const bool known = ending.empty() || ending == ".safetensors" || ending == ".csv";
-  check_usage(known || folder_exists(out), "inspect: --out=", out, " has the extension ", ending,
-              ", which is not supported; give FILE.safetensors, FILE.csv, or a folder for .npy files (a new one "
-              "without an extension)");
-  if (!is_one_file(out)) return models::check_no_run("inspect", without_last_slashes(out));
-  models::check_output("inspect", out, kind_of_file(out));
-}
-
-// Metrics are one-element tensors in a safetensors file, and a table in a folder.
-void write_numbers(const std::string& out, std::vector<NamedTensor> all, const std::vector<models::View>& views) {
-  const std::map<std::string, double> metrics = models::metrics_of(views);
-  check(!all.empty() || !metrics.empty(),
-        "inspect: these analyses return no values for --out; choose others with --analysis, or values with --hooks");
-  if (is_one_file(out)) {
-    for (const auto& [name, value] : metrics)
-      all.push_back({name, Tensor::from(Shape{1}, std::vector<double>{value}, Dtype::f64)});
-    models::check_output("inspect", out, kind_of_file(out));
-    write_safetensors(out, all, {{written_by, "orrery inspect"}});
-    std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(all.size()), "tensor") << std::endl;
-    return;
-  }
-  const auto path_of = [&](const NamedTensor& each) {
-    std::string file = each.name;
-    std::replace(file.begin(), file.end(), '/', '.');
-    return out + "/" + file + ".npy";
-  };
-  for (const NamedTensor& each : all) models::check_output("inspect", path_of(each), models::npy_kind());
-  models::check_output("inspect", out + "/metrics.csv", metrics_kind());
-  const FolderLock lock(out, {"inspect"});
-  for (const NamedTensor& each : all) {
-    const std::string dtype = each.tensor.dtype() == Dtype::f64 ? "F64" : "F32";
-    models::write_npy(path_of(each), {each.name, dtype, sizes_of(each.tensor.shape()), each.tensor, {}});
-  }
-  if (!metrics.empty()) write_metrics_csv(out + "/metrics.csv", metrics);
-  const size_t files = all.size() + (metrics.empty() ? 0 : 1);
-  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(files), "file") << std::endl;
-}
-
-void write_metrics_file(const std::string& out, const std::vector<models::View>& views) {
-  const std::map<std::string, double> metrics = models::metrics_of(views);
-  check(!metrics.empty(),
-        "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
-        "ablation or normalization_curves");
-  write_metrics_csv(out, metrics);
-  std::cout << for_terminal(out) << ": " << pluralize(static_cast<int64_t>(metrics.size()), "metric") << std::endl;
 }
 
 // Returns the tokens of a text; of documents, at least the first `enough`, each ended as in training.
@@ -268,8 +169,7 @@ std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::
   const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   check(model && inspected.tokens(),
         "inspect: --corpus requires a language model, and this model is not one; leave it out");
-  const std::vector<int32_t> tokens =
-      corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
+  const std::vector<int32_t> tokens = corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
   check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
   std::vector<std::unique_ptr<models::InspectedExample>> chunks;
   for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {
@@ -296,18 +196,94 @@ void check_analyses_use(const InspectSettings& s) {
   check_used(s.corpus, "corpus", "neurons");
 }
 
-// Returns the user's example, else the first held-out example of the run.
-std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, const models::ExampleSettings& example,
-                                                      const Arguments& arguments) {
-  const bool requested = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
-    return word == "--text=" || word == "--image=" || word == "--source=";  // an empty argument
+// Returns true if the user gives input, also an empty text.
+bool gives_input(const ExampleArgument& example, const Arguments& arguments) {
+  const bool empty = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return word == "--text=" || word == "--image=" || word == "--source=";
   });
-  if (!example.given() && !requested && example.label < 0 && example.target.empty())
-    if (auto held_out = default_example("inspect", trained)) {
-      note("the example is the first of the run's held-out data; give another with --text, --image or --source");
-      return held_out;
-    }
+  return example.given() || empty || example.label >= 0 || !example.target.empty();
+}
+
+// Returns the user's example, else a held-out example of the run.
+std::unique_ptr<models::InspectedExample> example_for(const LoadedRun& trained, const ExampleArgument& example,
+                                                      const Arguments& arguments) {
+  const int64_t number = held_out_number("inspect", example);
+  if (gives_input(example, arguments)) return make_example("inspect", trained, example);
+  const HeldOutExamples held_out("inspect", trained);
+  if (auto found = held_out.at(number, trained)) {
+    if (example.held_out.empty())
+      note(text("the example is the first of ", with_commas(held_out.count()),
+                " in the run's held-out data; choose "
+                "another with --example=held_out:N, or give one with --text, --image or --source"));
+    return found;
+  }
+  check(example.held_out.empty(), "inspect: --example=", example.held_out,
+        ": this run has no held-out data of examples "
+        "with at most ",
+        max_own_tokens, " tokens; give an example with --text, --image or --source");
   return make_example("inspect", trained, example);
+}
+
+// Returns the example's name in files.
+std::string name_of(const ExampleArgument& example, const models::InspectedExample& inspected) {
+  if (inspected.left_out() > 0) return describe_cut(inspected);
+  return example.given() ? "given" : text("held_out:", held_out_number("inspect", example));
+}
+
+// Rejects arguments that are for one example, or for one checkpoint.
+void check_many(const InspectSettings& s, bool gives_example) {
+  if (s.is_one()) return;
+  const std::string many = s.examples > 0 ? text("--examples=", s.examples) : "--checkpoints=all";
+  const auto refuse = [&](bool given, const char* which) {
+    check_usage(!given, "inspect: ", many, " summarizes metrics, and ", which,
+                " is for one example at one checkpoint; leave one of them out");
+  };
+  if (s.examples > 0)
+    refuse(gives_example || !s.example.held_out.empty(), "--example, --text, --image, --label, --source or --target");
+  refuse(!s.hooks.empty(), "--hooks"), refuse(!s.patch_from.empty(), "--patch_from");
+  refuse(!s.corpus.empty(), "--corpus");
+}
+
+// Returns the metrics of s.examples evenly spread examples, or of one example.
+models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExamples* held_out, const InspectSettings& s,
+                                  const std::string& checkpoint) {
+  Progress progress("analyzing " + checkpoint);
+  models::AnalysisSettings settings = s.analysis;
+  settings.of_many = true;
+  models::ExampleMetrics metrics;
+  const auto add = [&](const std::string& name, const models::InspectedExample& example) {
+    metrics.add(name, analyze(example, s.analyses, settings));
+  };
+  const int64_t all = held_out ? held_out->count() : 0, first = held_out_number("inspect", s.example);
+  check_usage(s.examples <= all, "inspect: --examples=", s.examples, ", but the held-out data of this run have ",
+              pluralize(all, "example"),
+              all > 0 ? text("; use --examples=", all, " or fewer") : "; leave --examples out and give an example");
+  const auto number_of = [&](int64_t i) { return i * all / s.examples; };
+  models::Edits edits(s.edits, *trained.model);
+  check_usage(!edits.needs_other(), "inspect: --edits=", s.edits,
+              " needs the value of another example, with --patch_from; leave --examples and --checkpoints out");
+  if (s.examples > 0)
+    edits.learn_means([&] {
+      for (int64_t i = 0; i < s.examples; ++i) held_out->at(number_of(i), trained)->run();
+    });
+  edits.begin();
+  for (int64_t i = 0; i < s.examples; ++i) {
+    const int64_t number = number_of(i);
+    add(text("held_out:", number), *held_out->at(number, trained));
+    progress.fraction(text("example ", i + 1), static_cast<double>(i + 1) / static_cast<double>(s.examples));
+  }
+  if (s.examples == 0 && all > 0) add("", *held_out->at(first, trained));
+  if (s.examples == 0 && all == 0) add("", *make_example("inspect", trained, s.example));
+  edits.check_applied();
+  check(!metrics.empty(), "inspect: --analysis=", s.analyses,
+        " has no metrics of this model; choose from heads, logit_lens, ablation, neurons and normalization_curves");
+  return metrics;
+}
+
+std::string describe_many(int64_t examples, int64_t all) {
+  return text("Over ", with_commas(examples), " of the run's ", with_commas(all),
+              " held-out examples, evenly spread: mean, standard deviation over the examples, and Student's 95 % "
+              "interval of the mean.  Chance: equal weights on all visible keys, equal probabilities of all choices.");
 }
 
 models::ExampleSettings second_example(const InspectSettings& s, const nn::Module& model) {
@@ -316,6 +292,75 @@ models::ExampleSettings second_example(const InspectSettings& s, const nn::Modul
              translator = dynamic_cast<const models::TranslationModel*>(&model) != nullptr;
   (images ? patch_from.image : translator ? patch_from.source : patch_from.text) = s.patch_from;
   return patch_from;
+}
+
+// The views and arrays that the command prints and writes.
+struct Results {
+  std::vector<models::View> views;
+  std::vector<NamedArray> arrays;  // values of hooks, or of each example
+  models::Json origin;
+};
+
+Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments,
+                    bool use_default) {
+  const auto inspected = example_for(trained, s.example, arguments);
+  check_input_kind("inspect", trained, s.example);
+  std::unique_ptr<models::InspectedExample> patch_from;
+  if (!s.patch_from.empty())
+    patch_from = make_example("inspect", trained, second_example(s, *trained.model)),
+    s.analysis.patch_from = patch_from.get();
+  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
+  if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
+  for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
+  models::Edits edits(s.edits, *trained.model);
+  check_usage(patch_from || !edits.needs_other(), "inspect: --edits=", s.edits,
+              " needs the value of another example; give one with --patch_from");
+  if (patch_from) edits.learn_other([&] { patch_from->run(); }, [&] { inspected->run(); });
+  edits.begin();
+  Results results;
+  {
+    Progress progress("analyzing " + run);
+    s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
+    results.views = analyze(*inspected, s.analyses, s.analysis);
+    if (results.views.empty() && use_default) results.views = analyze(*inspected, "all", s.analysis);
+  }
+  if (!s.hooks.empty()) results.arrays = captured(*inspected, s.hooks);
+  edits.check_applied();
+  results.origin = origin_of(run, name_of(s.example, *inspected), *inspected);
+  return results;
+}
+
+Results analyze_many(const LoadedRun& trained, const InspectSettings& s, const std::string& run) {
+  const HeldOutExamples held_out("inspect", trained);
+  const models::ExampleMetrics metrics = metrics_at(trained, &held_out, s, run);
+  Results results{metrics.views(),
+                  arrays_of(metrics.values()),
+                  {{"run", run}, {"example", text(s.examples, " of ", held_out.count(), " held-out examples")}}};
+  results.views[0].caption = describe_many(s.examples, held_out.count());
+  return results;
+}
+
+Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, const std::string& run,
+                            bool gives_example) {
+  check_input_kind("inspect", last, s.example);
+  std::vector<std::string> checkpoints = models::checkpoints_in(run);
+  check_usage(!checkpoints.empty(), "inspect: --checkpoints=all requires the folder of a run, and ", run,
+              " has no checkpoints in it; give a run, or leave --checkpoints out");
+  std::reverse(checkpoints.begin(), checkpoints.end());
+  std::optional<HeldOutExamples> held_out;
+  if (!gives_example) held_out.emplace("inspect", last);
+  std::vector<models::StepMetrics> steps;
+  for (const std::string& checkpoint : checkpoints) {
+    LoadedRun trained = load_run("inspect", checkpoint);
+    apply_bounds("inspect", s.begin, trained);
+    steps.push_back({models::read_state(checkpoint).step,
+                     metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint).means()});
+  }
+  Results results{metrics_by_step(steps), {}, {{"run", run}}};
+  results.views[0].caption =
+      text("At the ", pluralize(static_cast<int64_t>(steps.size()), "checkpoint"), " that the run keeps",
+           s.examples > 0 ? text(", means over ", s.examples, " held-out examples.") : ".");
+  return results;
 }
 
 void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views) {
@@ -339,7 +384,8 @@ CommandHelp inspect_help(const Arguments&) {
   for (const auto& [name, analysis] : models::analyses()) analyses += "  " + name + ": " + analysis.description + "\n";
   return {
       "RUN is the folder of a run, whose last checkpoint is used, or of a checkpoint.  The default example is the "
-      "first of the run's held-out data.  If the model supports none of the default analyses, all are tried; with "
+      "first of the run's held-out data (--example=held_out:N: example N).  If the model supports none of the default "
+      "analyses, all are tried; with "
       "--hooks and without --html none is run.",
       describe(settings_of(settings)), "Analyses:\n" + analyses,
       "orrery inspect runs/quickstart-1 --text=\"First Citizen:\" --analysis=attention --layer=0 --head=0"};
@@ -354,55 +400,33 @@ int inspect(const Arguments& arguments) {
   const PageOutput html{"inspect", s.html, "--html"};
   if (!s.html.empty()) html.check_free();
   const bool use_default = s.analyses.empty() && (s.hooks.empty() || !s.html.empty());
-  if (use_default) s.analyses = default_analyses;
+  if (use_default) s.analyses = s.is_one() ? default_analyses : default_of_many;
+  const bool gives_example = gives_input(s.example, arguments);
+  check_many(s, gives_example);
   check_analyses_use(s);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   JsonOutput json(s.json);
   LoadedRun trained = load_run("inspect", words[0]);
   apply_bounds("inspect", s.begin, trained);
   warn_about_version(words[0], trained.version);
-  const auto inspected = example_for(trained, s.example, arguments);
-  check_input_kind("inspect", trained, s.example);
-  std::unique_ptr<models::InspectedExample> patch_from;
-  if (!s.patch_from.empty())
-    patch_from = make_example("inspect", trained, second_example(s, *trained.model)),
-    s.analysis.patch_from = patch_from.get();
-  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
-  if (!s.corpus.empty()) chunks = corpus_chunks(s.corpus, trained, *inspected);
-  for (const auto& chunk : chunks) s.analysis.corpus.push_back(chunk.get());
-  models::Edits edits(s.edits, *trained.model);
-  check_usage(patch_from || !edits.needs_other(), "inspect: --edits=", s.edits,
-              " needs the value of another example; give one with --patch_from");
-  if (patch_from) edits.learn_other([&] { patch_from->run(); }, [&] { inspected->run(); });
-  edits.begin();
-  std::vector<models::View> views;
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
-  {
-    Progress progress("analyzing " + words[0]);
-    s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
-    views = analyze(*inspected, s.analyses, s.analysis);
-    if (views.empty() && use_default) views = analyze(*inspected, "all", s.analysis);
-  }
-  std::vector<NamedTensor> numbers;
-  if (!s.hooks.empty()) numbers = captured(*inspected, s.hooks);
-  edits.check_applied();
-  const std::vector<ValueSummary> captured = summaries_of(numbers);
-  if (!json) print_results(captured, views);
-  check(!views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses, "; choose from ",
-        join(models::analyses().names()), ", or list its values with --hooks=*");
-  add_numbers(numbers, views);
-  if (s.out.ends_with(".csv"))
-    write_metrics_file(s.out, views);
-  else if (!s.out.empty())
-    write_numbers(s.out, std::move(numbers), views);
+  Results results = s.checkpoints == "all" ? analyze_checkpoints(trained, s, words[0], gives_example)
+                    : s.examples > 0       ? analyze_many(trained, s, words[0])
+                                           : analyze_one(trained, s, words[0], arguments, use_default);
+  const std::vector<ValueSummary> captured = summaries_of(s.hooks.empty() ? std::vector<NamedArray>() : results.arrays);
+  if (!json) print_results(captured, results.views);
+  check(!results.views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses,
+        "; choose from ", join(models::analyses().names()), ", or list its values with --hooks=*");
+  for (NamedArray& each : arrays_of(results.views)) results.arrays.push_back(std::move(each));
+  if (!s.out.empty()) write_out(s.out, results.arrays, models::metrics_of(results.views), results.origin);
   if (!s.html.empty()) {
     models::Json sections = models::Json::array();
-    add_views(sections, views);
+    add_views(sections, results.views);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
     write_page(html, "Analysis of " + words[0], std::move(sections));
   }
-  if (json) json.print(json_of(words[0], captured, views));
+  if (json) json.print(json_of(words[0], captured, results.views));
   std::cout << std::flush;
   return 0;
 }

@@ -30,8 +30,8 @@ using models::Json;
 struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
-  models::ExampleSettings example;
-  std::string analyses = "predictions, attention, heads, logit_lens";
+  ExampleArgument example;
+  std::string analyses = "predictions, " + default_analyses;
   int64_t threads = 0;
 
   template <class V>

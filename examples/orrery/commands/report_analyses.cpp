@@ -28,25 +28,33 @@ models::ExampleSettings own_text(models::LanguageModel& model, const models::Tok
   return example;
 }
 
-std::unique_ptr<models::InspectedExample> example_for_run(const LoadedRun& trained,
-                                                          const models::ExampleSettings& given,
-                                                          const SampleSettings& samples) {
-  if (accepts(*trained.model, given)) return make_example("report", trained, given);
-  if (dynamic_cast<models::ImageModel*>(trained.model.get())) return nullptr;  // it has no image
-  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
-  models::ExampleSettings own;
-  if (auto* const lm = dynamic_cast<models::LanguageModel*>(trained.model.get()))
-    own = own_text(*lm, *tokenizer, samples.seed);
-  else if (auto* const translator = dynamic_cast<models::TranslationModel*>(trained.model.get()))
-    own = held_out_pair(trained, *translator, *tokenizer);
-  return own.given() ? make_example("report", trained, own) : nullptr;
+// Returns the user's example, else a held-out one. Without held-out data a language model gets a text
+// that it generates, another model null.
+std::unique_ptr<models::InspectedExample> example_for_run(const LoadedRun& trained, const ExampleArgument& given,
+                                                          const SampleSettings& samples, std::string& described) {
+  if (accepts(*trained.model, given)) {
+    auto example = make_example("report", trained, given);
+    if (example->left_out() > 0) described = "Note: " + describe_cut(*example) + ".  ";
+    return example;
+  }
+  const int64_t number = held_out_number("report", given);
+  auto* const lm = dynamic_cast<models::LanguageModel*>(trained.model.get());
+  if (!lm || !given.held_out.empty() || missing_data(trained).empty())
+    if (auto example = HeldOutExamples("report", trained).at(number, trained)) {
+      described = text("Example held_out:", number, " of the run's held-out data.  ");
+      return example;
+    }
+  if (!lm) return nullptr;
+  described = "Example: a text that the model generates.  ";
+  return make_example("report", trained, own_text(*lm, *models::restore_tokenizer(trained.tokenizer), samples.seed));
 }
 
 }  // namespace
 
 void add_analyses(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& analyses,
-                  const models::ExampleSettings& example, const SampleSettings& samples) {
+                  const ExampleArgument& example, const SampleSettings& samples) {
   if (analyses == "none") return;
+  held_out_number("report", example);  // rejects another form
   bool analyzed = false, accepted = false;
   for (const models::ReportedRun& run : runs) {
     if (run.best.empty()) continue;
@@ -55,8 +63,14 @@ void add_analyses(models::Json& sections, std::span<const models::ReportedRun> r
     try {
       LoadedRun trained = load_run("report", folder_exists(run.best) ? run.best : run.folder);
       apply_bounds("report", samples.bounds, trained);
-      given = accepts(*trained.model, example), analyzed = true, accepted |= given;
-      if (const auto inspected = example_for_run(trained, example, samples)) views = analyze(*inspected, analyses, {});
+      const bool accepted_here = accepts(*trained.model, example);
+      given = accepted_here || !example.held_out.empty(), analyzed = true, accepted |= accepted_here;
+      std::string described;
+      if (const auto inspected = example_for_run(trained, example, samples, described)) {
+        views = analyze(*inspected, analyses, {});
+        if (views.empty() && analyses == default_analyses) views = analyze(*inspected, "all", {});
+      }
+      if (!views.empty()) views[0].caption = described + views[0].caption;
     } catch (const Error& error) {
       if (given) throw;  // an error for the user's example; otherwise the page is written without it
       models::Json items = models::Json::array({{{"name", run.name}, {"text", error.what()}, {"wrap", true}}});

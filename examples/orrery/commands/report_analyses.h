@@ -10,10 +10,10 @@
 namespace orrery::program {
 
 // Appends the named analyses ("attention, heads" or "all"; "none" appends nothing), computed by
-// each run's checkpoint of lowest validation loss. Models that cannot read the example get their
-// own: language models the start of their first sample, translators a held-out pair; image models
+// each run's checkpoint of lowest validation loss. Models that cannot read the example get a
+// held-out one; without data, language models get the start of their first sample and other models
 // are skipped. Throws if no run can read the example.
 void add_analyses(models::Json& sections, std::span<const models::ReportedRun> runs, const std::string& analyses,
-                  const models::ExampleSettings& example, const SampleSettings& samples);
+                  const ExampleArgument& example, const SampleSettings& samples);
 
 }  // namespace orrery::program

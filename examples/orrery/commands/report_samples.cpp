@@ -6,6 +6,7 @@
 #include "engine/system/files.h"
 #include "examples/orrery/commands/load_run.h"
 #include "models/architectures/translation_search.h"
+#include "models/data/sentence_pairs.h"
 #include "models/language_model.h"
 #include "models/reports/report.h"
 #include "models/training/generation.h"
@@ -28,6 +29,24 @@ void add_texts(Json& items, models::LanguageModel& model, const models::Tokenize
   }
 }
 
+// Returns the last `max_pairs` pairs of sentences of the validation data or, without those, of the
+// data; none if the file is missing.
+std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs) {
+  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
+  models::PairFiles files;
+  files.source = setting_of(settings, "validation_data");
+  files.target = setting_of(settings, "validation_translations");
+  if (files.source.empty())
+    files.source = setting_of(settings, "data"), files.target = setting_of(settings, "translations");
+  files.source_column = number("source_column"), files.target_column = number("target_column");
+  files.source_field = setting_of(settings, "source_field"), files.target_field = setting_of(settings, "target_field");
+  files.document_column = number("document_column"), files.document_lines = number("document_lines");
+  if (!file_exists(files.source)) return {};
+  std::vector<models::TextPair> pairs = models::read_pairs(files);
+  pairs.erase(pairs.begin(), pairs.end() - std::min(max_pairs, static_cast<int64_t>(pairs.size())));
+  return pairs;
+}
+
 void add_translations(Json& items, models::TranslationModel& model, const models::Tokenizer& tokenizer,
                       const models::TrainSettings& settings, const std::string& name, const SampleSettings& s) {
   const std::vector<models::TextPair> pairs = held_out_pairs(settings, 4 * s.samples);
@@ -46,22 +65,6 @@ void add_translations(Json& items, models::TranslationModel& model, const models
 }
 
 }  // namespace
-
-std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs) {
-  const auto number = [&](const char* key) { return parse_whole_number(key, setting_of(settings, key)); };
-  models::PairFiles files;
-  files.source = setting_of(settings, "validation_data");
-  files.target = setting_of(settings, "validation_translations");
-  if (files.source.empty())
-    files.source = setting_of(settings, "data"), files.target = setting_of(settings, "translations");
-  files.source_column = number("source_column"), files.target_column = number("target_column");
-  files.source_field = setting_of(settings, "source_field"), files.target_field = setting_of(settings, "target_field");
-  files.document_column = number("document_column"), files.document_lines = number("document_lines");
-  if (!file_exists(files.source)) return {};
-  std::vector<models::TextPair> pairs = models::read_pairs(files);
-  pairs.erase(pairs.begin(), pairs.end() - std::min(max_pairs, static_cast<int64_t>(pairs.size())));
-  return pairs;
-}
 
 void add_samples(Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& s) {
   if (s.samples == 0) return;

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "examples/orrery/commands/text_bounds.h"
-#include "models/data/sentence_pairs.h"
 #include "models/formats/json.h"
 #include "models/reports/reported_run.h"
 
@@ -20,9 +19,5 @@ struct SampleSettings {
 // Appends a section of sampled texts or held-out translations from each run's best checkpoint.
 // Skips models that generate no text. Errors appear in the section: the report is still written.
 void add_samples(models::Json& sections, std::span<const models::ReportedRun> runs, const SampleSettings& settings);
-
-// Returns the last `max_pairs` pairs of sentences of the validation data or, without those, of the
-// data; none if the file is missing.
-std::vector<models::TextPair> held_out_pairs(const models::TrainSettings& settings, int64_t max_pairs);
 
 }  // namespace orrery::program

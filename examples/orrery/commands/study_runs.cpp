@@ -73,7 +73,7 @@ std::map<std::string, double> validate(const LoadedRun& trained) {
 // Returns the metrics of analyses of a trained model on the claim's example.
 std::map<std::string, double> analyze_model(const Claim& claim, const LoadedRun& trained, const std::string& analyses) {
   try {
-    const auto inspected = make_example("study", trained, claim.example);
+    const auto inspected = make_example("study", trained, claim.example, false);  // a claim states its text
     return models::metrics_of(models::analyze(*inspected, analyses, {}));
   } catch (const Error& error) {
     fail(claim.example_location, ": [example]: ", error.what());

@@ -19,6 +19,7 @@ struct AnalysisSettings {
   int64_t position = -1;          // position for the logit lens and patching; -1: the hardest to predict, the last
   int64_t top = 10;               // lines of a list
   int64_t seed = 1;               // of generated examples
+  bool of_many = false;           // of many examples: leave out components that each example would choose
   const InspectedExample* patch_from = nullptr;      // a second example, to patch from
   std::vector<const InspectedExample*> corpus = {};  // more examples, for top activations; empty: only the example
   std::function<void(const std::string& done, double fraction)> progress = {};  // called during long work

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/data/sentence_pairs.h"
 #include "models/data/tokenizer.h"
 #include "models/image_model.h"
 #include "models/language_model.h"
@@ -26,6 +27,8 @@ class InspectedExample {
   // Returns the target of each row of the logits; -1: unknown.
   const std::vector<int32_t>& targets() const { return targets_; }
   virtual std::string target_name(int32_t index) const = 0;  // name of a token or class
+  // Returns the number of tokens of a text that are not in the example, because the context is full.
+  int64_t left_out() const { return left_out_; }
   // Returns the mean of -ln p(target) over the rows with a target, in nats; NaN if there are none.
   double loss(const Tensor& logits) const;
 
@@ -48,13 +51,15 @@ class InspectedExample {
   explicit InspectedExample(nn::Module& model) : model_(model) {}
   virtual Tensor forward(nn::ForwardPass& pass) const = 0;  // logits (1, ..., choices)
   std::vector<int32_t> targets_;
+  int64_t left_out_ = 0;
 
  private:
   nn::Module& model_;
 };
 
 // Examples, which the model must outlive. Errors begin with "inspect:"; causes are a text or
-// sentence without tokens or beyond the context, and an image of the wrong size. With
+// sentence without tokens, a sentence or tokens beyond the context, and an image of the wrong size.
+// A text beyond the context is cut to its last tokens, after the token that begins it, if any. With
 // `end_of_document` a text is documents that end with this token, as --documents=yes trains them: a
 // token attends only to its own document, and a document's first token is not a target.
 std::unique_ptr<InspectedExample> text_example(LanguageModel& model, std::shared_ptr<const Tokenizer> tokenizer,
@@ -69,6 +74,8 @@ std::unique_ptr<InspectedExample> image_example(ImageModel& model, const Tensor&
 // `target`: the text that the decoder reads and predicts, token by token.
 std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                const std::string& source, const std::string& target);
+std::unique_ptr<InspectedExample> pair_example(TranslationModel& model, std::shared_ptr<const Tokenizer> tokenizer,
+                                               Pair tokens);
 
 // Returns a token's text for display: a space is an open box, a line end \n, an invalid byte \xe4.
 std::string display_token(std::string_view token);

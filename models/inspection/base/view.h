@@ -99,6 +99,7 @@ struct View {
   std::variant<MapView, BarView, TableView, LineView, LensView, TokensView, ChoicesView, ImageView> data;
   bool plot_only = false;                                    // a terminal prints a table with the same data instead
   std::vector<std::pair<std::string, double>> metrics = {};  // "heads/induction/blocks.0.attention.3", see metrics_of
+  std::vector<std::pair<std::string, double>> chance = {};   // level of chance of those metrics for which it is known
 };
 
 // Returns the metrics of analyses by name, analysis/metric/path, to compare models.

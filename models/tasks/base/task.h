@@ -127,9 +127,12 @@ class Task {
   // tokenizer; with `division_mark` after the setting, of their division into files.
   virtual std::map<std::string, Fingerprint> extra_inputs() const { return {}; }
 
-  // Returns a held-out example for inspection: a batch of one, (1, T) tokens, at most max_tokens,
-  // or (1, H, W, C) pixels, and (T) or (1) targets, -1 for none. Empty: not available.
-  virtual std::vector<Tensor> validation_example(int64_t /*max_tokens*/) const { return {}; }
+  // Returns the number of held-out examples for inspection of at most max_tokens tokens (on a side):
+  // consecutive windows of a text, pairs, images, generated sequences; 0: not available.
+  virtual int64_t validation_examples(int64_t /*max_tokens*/) const { return 0; }
+  // Returns one of them, from 0, as a batch of one: (1, T) tokens or (1, H, W, C) pixels, and (T) or
+  // (1) targets, -1 for none. Source and target of a pair have the end token.
+  virtual std::vector<Tensor> validation_example(int64_t /*number*/, int64_t /*max_tokens*/) const { return {}; }
 
   // ---- cost
   virtual int64_t bytes() const = 0;                                     // of the data in memory
