@@ -85,6 +85,7 @@ const std::map<std::string, std::string> no_formats = {
     {"engine/system/compiler.cpp", "shows the output of a compiler"},
     {"examples/orrery/commands/metrics.cpp",
      "passes the header of a table to csv.cpp and compares the rest with its own rows"},
+    {"examples/orrery/commands/example_argument.cpp", "converts the number of an example, which was read as a setting"},
     {"examples/orrery/commands/sweep.cpp", "converts seeds that were read as settings"},
     {"examples/orrery/commands/run_pool.cpp", "opens files only to lock them"},
     {"examples/orrery/commands/try.cpp", "passes a formula's source to formula_source.cpp and to the compiler"},

@@ -129,8 +129,9 @@ std::vector<NamedArray> arrays_of(std::span<const models::View> views) {
       all.push_back({{view.name, map->values}, {{"quantity", map->quantity}, {"axes", std::move(axes)}}});
     }
     if (const auto* const lens = std::get_if<models::LensView>(&view.data))
-      for (const auto& [name, values] : {std::pair("log_probability", &lens->log_probability),
-                                         std::pair("rank", &lens->rank), std::pair("most_likely", &lens->probability)}) {
+      for (const auto& [name, values] :
+           {std::pair("log_probability", &lens->log_probability), std::pair("rank", &lens->rank),
+            std::pair("most_likely", &lens->probability)}) {
         Json axes = {axis("map", {}), axis("layer", lens->rows), axis("position", lens->columns)};
         all.push_back({{view.name + "/" + name, *values}, {{"quantity", name}, {"axes", std::move(axes)}}});
       }
