@@ -113,7 +113,11 @@ TEST_CASE("old names: metrics of a log, of analyses and of hooks keep their valu
   CHECK(columns_of(old.run({"metrics", "gpt"}).out) == columns_of(read_file(old / "figures.csv")));
   fs::rename(old / "seen.csv", old / "then.csv");
   old.run({"inspect", "gpt", "--text=The ", "--look=attention,heads,curves,depth,memories,causes", "--out=seen.csv"});
-  check_alike(numbers_in(read_file(old / "seen.csv")), numbers_in(read_file(old / "then.csv")));
+  std::string seen;  // without the metrics that then did not exist
+  std::istringstream in(read_file(old / "seen.csv"));
+  for (std::string line; std::getline(in, line);)
+    if (!line.starts_with("logit_lens/lens_accuracy/")) seen += line + "\n";
+  check_alike(numbers_in(seen), numbers_in(read_file(old / "then.csv")));
   const std::string shown = old.run({"inspect", "gpt", "--text=The ", "--look=heads", "--hooks=*"}).out;
   const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
   CHECK(lines(shown) == lines(read_file(old / "hooks.txt")));

@@ -192,10 +192,10 @@ function renderChoices(section, head, body) {
   let at = shown;
   const row = (name, value, kind) => {
     const bar = element('span', {class: 'fill'});
-    bar.style.width = 100 * value + '%';
+    bar.style.width = 100 * (value ?? 0) + '%';
     return element(
         'div', {class: `choice ${kind}`, role: 'listitem'}, element('span', {class: 'name mono'}, name),
-        element('span', {class: 'track'}, bar), element('span', {class: 'value'}, value.toFixed(3)));
+        element('span', {class: 'track'}, bar), element('span', {class: 'value'}, value?.toFixed(3) ?? ''));
   };
   const show = (i) => {
     at = i;
@@ -204,7 +204,7 @@ function renderChoices(section, head, body) {
       rows.push(row(words[word[k]], valueAt(p, k), words[word[k]] === targets[at] ? 'hit' : ''));
     if (targets.some((target) => target))
       rows.push(
-          targets[at] ? row(`target: ${targets[at]}`, valueAt(targetP, at), 'target') : row('no target', 0, 'target'));
+          targets[at] ? row(`target: ${targets[at]}`, valueAt(targetP, at), 'target') : row('no target', null, 'target'));
     list.replaceChildren(...rows);
     back.disabled = at === 0, on.disabled = at === positions.length - 1;
     place.textContent = `position ${at} of ${positions.length}, ‘${positions[at]}’`;
