@@ -243,6 +243,8 @@ ValueEdit edit_of(const std::string& text, const Components& model, bool with_po
 
 Tensor ValueEdit::apply_to(const Tensor& value) {
   Tensor mask;
+  const bool needs_other = operation == Operation::set_to_other || operation == Operation::add_difference;
+  if (needs_other && other.numel() != value.numel()) return {};
   if (!region.empty() && !(mask = mask_of(region, value))) return {};
   ++applied;
   if (operation == Operation::set_to_mean && !other) {

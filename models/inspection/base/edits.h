@@ -15,7 +15,8 @@
 //   operation  *2                the component times 2; *0 on a head: as if its columns of W_o were 0
 //              =0                this number at every element
 //              =mean             the mean over all positions of the first pass, or of learn_means
-//              =other            the value of the other example
+//              =other            the value of the other example; like the next one only in inputs of its size, and
+//                               not in those that an analysis generates
 //              +2(other-this)    moved by twice the other example's value minus this one's
 //
 // What lies outside of a component keeps its bits, as does a component times 1.
