@@ -47,7 +47,7 @@ TEST_CASE("edits: factor 1 changes no output, and an edit changes evaluate, gene
   };
   CHECK(logits({"--text=abeabe", "--patch_from=eabbae", "--edits=embedding=other"}) == logits({"--text=eabbae"}));
   CHECK(logits({"--text=abeabe", "--edits=logits=2"}) == 2);
-  // The analysis of heads also runs texts of its own, of other lengths.
+  // The analysis of heads also runs texts that it generates, with other lengths.
   CHECK(run_orrery({"inspect", run, "--text=abeab", "--patch_from=eabba", "--edits=embedding@1-2=other"}).code == 0);
 }
 
