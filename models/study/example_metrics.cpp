@@ -88,7 +88,7 @@ std::vector<View> ExampleMetrics::values() const {
     map.axes = {"component", "example"};
     map.values = Tensor::from(Shape{1, static_cast<int64_t>(names.size()), static_cast<int64_t>(examples_.size())},
                               values, Dtype::f64);
-    all.push_back({group_of(kind), kind, title_of(kind), "", std::move(map)});
+    all.push_back({group_of(kind), kind + "/examples", title_of(kind), "", std::move(map)});
   }
   return all;
 }

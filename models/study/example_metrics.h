@@ -20,7 +20,7 @@ class ExampleMetrics {
   // summarized over the others. The views' metrics are NAME (the mean), NAME/deviation, NAME/low,
   // NAME/high and NAME/chance.
   std::vector<View> views() const;
-  std::vector<View> values() const;  // for each kind a map of components and examples
+  std::vector<View> values() const;  // for each kind a map of components and examples, KIND/examples
   std::vector<std::pair<std::string, double>> means() const;
 
  private:

@@ -379,7 +379,8 @@ TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out ex
   const Outcome shown = inspect({run, "--examples=12", "--analysis=heads", "--out=" + (folder / "seen.safetensors")});
   CHECK(finds(shown.out, "mean +deviation +95 % from +to +examples +chance"));
   Message(shown.out).value("12 of the run's 12").names("deviation").names("interval");
-  const std::string ablated = inspect({run, "--examples=12", "--analysis=ablation"}).out;
+  const std::string ablated =
+      inspect({run, "--examples=12", "--analysis=ablation", "--out=" + (folder / "ablated.safetensors")}).out;
   std::vector<double> effects;  // the largest first
   std::istringstream lines(ablated.substr(ablated.find("without over")));
   for (std::string line, name; std::getline(lines, line);)
@@ -388,11 +389,11 @@ TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out ex
   CHECK(effects.size() > 3);
   CHECK(std::is_sorted(effects.rbegin(), effects.rend()));
   const auto file = read_safetensors(folder / "seen.safetensors");
-  const Json names = Json::parse(file.metadata.at("arrays"))["heads/first"];  // the value of each example
+  const Json names = Json::parse(file.metadata.at("arrays"))["heads/first/examples"];  // the value of each example
   CHECK(names["axes"][1]["labels"][1] == "blocks.0.attention.1");
   CHECK(names["axes"][2]["labels"][11] == "held_out:11");
   const auto array = std::find_if(file.tensors.begin(), file.tensors.end(),
-                                  [](const auto& each) { return each.name == "heads/first"; });
+                                  [](const auto& each) { return each.name == "heads/first/examples"; });
   REQUIRE(array != file.tensors.end());
   CHECK(array->tensor.shape() == orrery::Shape{1, 2, 12});
   refusal({run, "--examples=13"}).names("--examples").value(13).value("12 examples").offers("--examples=12");
