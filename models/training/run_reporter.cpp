@@ -22,12 +22,16 @@ void RunReporter::step(const StepReport& report, const std::vector<std::pair<std
   });
 }
 
+std::vector<std::pair<std::string, double>> log_row(const Validation& validation) {
+  std::vector<std::pair<std::string, double>> row = {{"validation_loss", validation.loss}};
+  row.insert(row.end(), validation.metrics.begin(), validation.metrics.end());
+  row.insert(row.end(), validation.details.begin(), validation.details.end());
+  return row;
+}
+
 void RunReporter::validation(int64_t step, const Validation& validation) {
   attempt([&] {
-    std::vector<std::pair<std::string, double>> row = {{"validation_loss", validation.loss}};
-    row.insert(row.end(), validation.metrics.begin(), validation.metrics.end());
-    row.insert(row.end(), validation.details.begin(), validation.details.end());
-    if (metrics_) metrics_->write(step, row);
+    if (metrics_) metrics_->write(step, log_row(validation));
     if (events_.validation) events_.validation(step, validation);
   });
 }

@@ -43,6 +43,9 @@ struct TrainingEvents {
   std::function<bool()> stop;
 };
 
+// Returns the metrics of a validation by their names in metrics.jsonl.
+std::vector<std::pair<std::string, double>> log_row(const Validation& validation);
+
 class RunReporter {
  public:
   // logs: whether this process writes the log, which one of several ranks does.

@@ -51,9 +51,9 @@ bool has_finite_state(const nn::FlatParameters& parameters, const nn::Optimizer&
          std::all_of(moments.begin(), moments.end(), [](const auto& m) { return all_finite(m.second); });
 }
 
-void check_update(const std::string& name, const nn::FlatParameters& parameters, const nn::Optimizer& optimizer,
-                  nn::Module& model, const StepBackup& before) {
-  const bool finite = has_finite_state(parameters, optimizer);
+// finite: has_finite_state, of all ranks
+void check_update(bool finite, const std::string& name, const nn::FlatParameters& parameters,
+                  const nn::Optimizer& optimizer, nn::Module& model, const StepBackup& before) {
   const nn::Optimizer::NamedMoments moments = optimizer.moments();
   for (const nn::FlatParameters::Segment& segment : parameters.segments()) {
     if (finite) break;
@@ -95,13 +95,13 @@ void Trainer::do_guarded_step(const FiniteGuard::Observer& each) {
     const FiniteGuard guard(names_of_parameters(), each);
     throw_first([&] { do_passes(); });
     update();
-    const bool finite = has_finite_state(*parameters_, *optimizer_);
-    if (has_others() && ranks_->sum(finite ? 0 : 1) > 0) {
+    const bool finite = ranks_->sum(has_finite_state(*parameters_, *optimizer_) ? 0 : 1) == 0;
+    if (has_others() && !finite) {
       gather_for_metrics();
       if (parameters_->bf16_copy()) owners_->gather(before.values());
       optimizer_->move_state(true);
     }
-    throw_first([&] { check_update(settings_.optimizer.name, *parameters_, *optimizer_, *model_, before); });
+    throw_first([&] { check_update(finite, settings_.optimizer.name, *parameters_, *optimizer_, *model_, before); });
   } catch (const NonFiniteError&) {
     before.restore();
     stream_states_ = stream_states;

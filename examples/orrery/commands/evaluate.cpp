@@ -228,17 +228,9 @@ int evaluate(const Arguments& arguments) {
   apply_begin(s, trained);
   JsonOutput json(s.json);
   std::optional<Progress> progress(std::in_place, "evaluating");
-  const models::TaskOptions options{
-      .batch_size = trained.settings.batch_size,
-      .micro_batches = trained.settings.gradient_accumulation_steps,
-      .seed = static_cast<uint64_t>(trained.settings.seed),
-      .tokenizer = trained.tokenizer,
-      .trained_on = trained.trained_on,
-      .purpose = models::Purpose::evaluate,
-      .bleu = s.bleu,
-      .among = s.among,
-      .device = device,
-      .progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); }};
+  models::TaskOptions options = evaluation_options(trained);
+  options.trained_on = trained.trained_on, options.bleu = s.bleu, options.among = s.among, options.device = device;
+  options.progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); };
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   warn(task->warnings());
   nn::move(*trained.model, device);

@@ -115,13 +115,7 @@ HeldOutExamples::HeldOutExamples(const std::string& command, const LoadedRun& tr
     check(file_exists(path), command, ": cannot read ", path, ", the run's --", key,
           ", for a held-out example; give an example with --text, --image or --source");
   if (paths.empty() && find_setting(task_settings.members(), "data")) return;
-  const models::TaskOptions options{.batch_size = trained.settings.batch_size,
-                                    .micro_batches = trained.settings.gradient_accumulation_steps,
-                                    .seed = static_cast<uint64_t>(trained.settings.seed),
-                                    .tokenizer = trained.tokenizer,
-                                    .purpose = models::Purpose::evaluate,
-                                    .bleu = false};
-  task_ = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
+  task_ = models::tasks().at(trained.settings.task).make(task_settings, model_settings, evaluation_options(trained));
 }
 
 std::unique_ptr<models::InspectedExample> HeldOutExamples::at(int64_t number, const LoadedRun& trained) const {

@@ -76,4 +76,13 @@ LoadedRun load_run(const std::string& command, const std::string& folder) {
   return models::read_newest(find, read);
 }
 
+models::TaskOptions evaluation_options(const LoadedRun& trained) {
+  return {.batch_size = trained.settings.batch_size,
+          .micro_batches = trained.settings.gradient_accumulation_steps,
+          .seed = static_cast<uint64_t>(trained.settings.seed),
+          .tokenizer = trained.tokenizer,
+          .purpose = models::Purpose::evaluate,
+          .bleu = false};
+}
+
 }  // namespace orrery::program

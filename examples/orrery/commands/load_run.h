@@ -24,6 +24,9 @@ std::string take_run(const std::string& checkpoint, std::vector<std::string>& wo
 // Loads a checkpoint, or the newest one of a run. Errors begin with the command's name.
 LoadedRun load_run(const std::string& command, const std::string& folder);
 
+// Returns the options with which the run's task evaluates the model, without BLEU.
+models::TaskOptions evaluation_options(const LoadedRun& trained);
+
 // Prints a warning if another version of the program wrote that run.
 void warn_about_version(const std::string& run, const std::string& version);
 

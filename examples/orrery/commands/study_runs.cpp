@@ -26,6 +26,7 @@
 #include "models/tasks/base/task.h"
 #include "models/training/run_folder.h"
 #include "models/training/run_plan.h"
+#include "models/training/run_reporter.h"
 
 namespace orrery::program {
 namespace {
@@ -56,18 +57,10 @@ std::map<std::string, double> measured_under_edits(const models::Variant& varian
 // Returns the metrics of a validation, by their names in a log.
 std::map<std::string, double> validate(const LoadedRun& trained) {
   AnySettings task_settings = trained.settings.task_settings, model_settings = trained.settings.model_settings;
-  const models::TaskOptions options{.batch_size = trained.settings.batch_size,
-                                    .micro_batches = trained.settings.gradient_accumulation_steps,
-                                    .seed = static_cast<uint64_t>(trained.settings.seed),
-                                    .tokenizer = trained.tokenizer,
-                                    .purpose = models::Purpose::evaluate,
-                                    .bleu = false};
-  const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
-  const models::Validation validation = task->validate(*trained.model, {}).value();
-  std::map<std::string, double> found = {{"validation_loss", validation.loss}};
-  found.insert(validation.metrics.begin(), validation.metrics.end());
-  found.insert(validation.details.begin(), validation.details.end());
-  return found;
+  const auto task =
+      models::tasks().at(trained.settings.task).make(task_settings, model_settings, evaluation_options(trained));
+  const auto row = models::log_row(task->validate(*trained.model, {}).value());
+  return {row.begin(), row.end()};
 }
 
 // Returns the metrics of analyses of a trained model on the claim's example.
