@@ -3,17 +3,15 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "engine/autograd/hooks.h"
-#include "engine/system/files.h"
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
 #include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/example_argument.h"
+#include "examples/orrery/commands/inspect_corpus.h"
 #include "examples/orrery/commands/inspect_output.h"
-#include "examples/orrery/commands/text_argument.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/page/report_page.h"
 #include "examples/orrery/terminal/arguments.h"
@@ -22,8 +20,6 @@
 #include "examples/orrery/terminal/table.h"
 #include "examples/orrery/terminal/view_json.h"
 #include "examples/orrery/terminal/view_printer.h"
-#include "models/data/text_files.h"
-#include "models/data/tokenizer.h"
 #include "models/former_names.h"
 #include "models/hook_names.h"
 #include "models/inspection/base/analysis.h"
@@ -140,46 +136,6 @@ Json json_of(const std::vector<ValueSummary>& values) {
                    {"mean", json_number(each.range.mean)},
                    {"non_finite", each.range.not_finite}});
   return all;
-}
-
-// Returns the tokens of a text; of documents, at least the first `enough`, each ended as in training.
-std::vector<int32_t> corpus_tokens(const std::string& path, const LoadedRun& trained, size_t enough) {
-  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
-  models::TextSource source(path);
-  const AnySettings& task = trained.settings.task_settings;
-  if (find_setting(task.members(), "text_field")) source.field = models::setting_of<std::string>(task, "text_field");
-  const bool plain = is_pipe(path) || !(folder_exists(path) || models::has_many_documents(models::TextPath(source)));
-  if (plain) return encode_text(*tokenizer, beginning_of_file(path));
-  struct Enough {};  // ends the reading, which may be of a data set
-  std::vector<int32_t> tokens;
-  try {
-    models::encode_files(*tokenizer, models::TextFiles(source), [&](std::span<const int32_t> some, const auto&) {
-      tokens.insert(tokens.end(), some.begin(), some.end());
-      if (tokens.size() >= enough) throw Enough();
-    });
-  } catch (const Enough&) {
-  }
-  return tokens;
-}
-
-// Splits the text into chunks of the model's context length.
-std::vector<std::unique_ptr<models::InspectedExample>> corpus_chunks(const std::string& file, const LoadedRun& trained,
-                                                                     const models::InspectedExample& inspected) {
-  constexpr size_t max_chunks = 1024;
-  const auto* const model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
-  check(model && inspected.tokens(),
-        "inspect: --corpus requires a language model, and this model is not one; leave it out");
-  const std::vector<int32_t> tokens = corpus_tokens(file, trained, max_chunks * static_cast<size_t>(model->context()));
-  check(!tokens.empty(), "inspect: --corpus=", file, " has no tokens; give a file with text");
-  std::vector<std::unique_ptr<models::InspectedExample>> chunks;
-  for (size_t begin = 0; begin < tokens.size() && chunks.size() < max_chunks;) {
-    const size_t end = std::min(tokens.size(), begin + static_cast<size_t>(model->context()));
-    chunks.push_back(inspected.from_tokens(
-        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
-        false));
-    begin = end;
-  }
-  return chunks;
 }
 
 // Rejects options of an analysis that is not requested, which would have no effect.
