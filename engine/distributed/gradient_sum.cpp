@@ -105,14 +105,16 @@ void GradientSum::add_up(Ranks& ranks, const std::vector<IndexRange>& owned) {
     const Tensor to = mine.back().tensor().flat_view(slice.begin, Shape{slice.size()});
     if (sums.whole().raw() != to.raw()) to.copy_from(sums.whole());
   };
-  receive(0);
-  for (int64_t k = 0; k < pieces; ++k) {
-    const std::vector<IndexRange> now = std::exchange(received, {});
-    receive(k + 1), send(k);
-    for (const IndexRange& each : now) ranks.wait(each);
-    if (piece_of(me, k).size() > 0) add(k);
-  }
-  ranks.wait_for_sends();
+  ranks.exchange([&] {
+    receive(0);
+    for (int64_t k = 0; k < pieces; ++k) {
+      const std::vector<IndexRange> now = std::exchange(received, {});
+      receive(k + 1), send(k);
+      for (const IndexRange& each : now) ranks.wait(each);
+      if (piece_of(me, k).size() > 0) add(k);
+    }
+    ranks.wait_for_sends();
+  });
   mine.back().send(owned[static_cast<size_t>(me)].begin, owned[static_cast<size_t>(me)].end);
 }
 

@@ -22,6 +22,8 @@ constexpr Mpi known[] = {
      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {Launch::By::mpich, "MPICH", "liborrery_mpich.so", "libmpich-dev", "mpirun.mpich", "PMI_SIZE", "PMI_RANK"}};
 
+bool joined = false;
+
 const Mpi& mpi_of(Launch::By by) { return by == Launch::By::mpich ? known[1] : known[0]; }
 
 std::string folder_of_this_library() {
@@ -55,6 +57,8 @@ Launch launch_of_process() {
   return {};
 }
 
+bool has_joined() { return joined; }
+
 // The library stays open: MPI cannot be unloaded.
 std::unique_ptr<Transport> open_transport(const Launch& launch) {
   const Mpi& mpi = mpi_of(launch.by);
@@ -64,6 +68,7 @@ std::unique_ptr<Transport> open_transport(const Launch& launch) {
   const auto make = reinterpret_cast<MakeTransport>(dlsym(library, make_transport_name));
   check(make != nullptr, "ranks: ", path_of(mpi), " is not of this version; build it again");
   std::unique_ptr<Transport> transport(make());
+  joined = true;
   check(transport->count() == launch.count, "ranks: started as one of ", launch.count, " by ", mpi.name,
         ", but its library sees ", transport->count(), " processes; use the launcher of the same installation");
   return transport;

@@ -21,5 +21,6 @@ Launch launch_of_process();
 //   ranks: started as one of 4 by Open MPI, but this program was built for MPICH: use mpirun.mpich, or
 //   install libopenmpi-dev and build it again
 std::unique_ptr<Transport> open_transport(const Launch& launch);
+bool has_joined();  // true when open_transport has joined the others, which a process does once
 
 }  // namespace orrery

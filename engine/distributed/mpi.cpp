@@ -33,19 +33,20 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &count_);
+    requests_.resize(for_notices(), MPI_REQUEST_NULL);
   }
   int64_t rank() const override { return rank_; }
   int64_t count() const override { return count_; }
 
   int64_t send(int64_t to, Channel channel, const void* data, int64_t bytes) override {
-    const size_t free = free_request();
+    const size_t free = free_request(channel);
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(to), static_cast<int>(channel),
                         MPI_COMM_WORLD, &requests_[free]),
               "send");
     return static_cast<int64_t>(free);
   }
   int64_t receive(int64_t from, Channel channel, void* data, int64_t bytes) override {
-    const size_t free = free_request();
+    const size_t free = free_request(channel);
     check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(from), static_cast<int>(channel),
                         MPI_COMM_WORLD, &requests_[free]),
               "receive");
@@ -85,9 +86,11 @@ class MpiTransport final : public Transport {
   }
 
  private:
+  // The first requests are for the notices of an end, which must not need memory: two from each rank, two to it.
+  size_t for_notices() const { return 4 * static_cast<size_t>(count_); }
   // A request that is done is MPI_REQUEST_NULL again.
-  size_t free_request() {
-    for (size_t i = 0; i < requests_.size(); ++i)
+  size_t free_request(Channel channel) {
+    for (size_t i = channel == Channel::notice ? 0 : for_notices(); i < requests_.size(); ++i)
       if (requests_[i] == MPI_REQUEST_NULL) return i;
     requests_.push_back(MPI_REQUEST_NULL);
     return requests_.size() - 1;

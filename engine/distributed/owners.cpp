@@ -40,14 +40,16 @@ void Owners::finish(const std::vector<IndexRange>& received) const {
 }
 
 void Owners::move_state(const Tensor& tensor, int64_t begin, bool to_first) const {
-  std::vector<IndexRange> received;
   const HostCopy host(tensor);
   host.fetch(0, tensor.numel());
-  for (int64_t r = 0; r < ranks_.count(); ++r) {
-    const IndexRange part = overlap(owned_[static_cast<size_t>(r)], {begin, begin + tensor.numel()});
-    move(host.tensor(), begin, part, to_first ? r : 0, to_first ? 0 : r, received);
-  }
-  finish(received);
+  ranks_.exchange([&] {
+    std::vector<IndexRange> received;
+    for (int64_t r = 0; r < ranks_.count(); ++r) {
+      const IndexRange part = overlap(owned_[static_cast<size_t>(r)], {begin, begin + tensor.numel()});
+      move(host.tensor(), begin, part, to_first ? r : 0, to_first ? 0 : r, received);
+    }
+    finish(received);
+  });
   host.send(0, tensor.numel());
 }
 
@@ -58,13 +60,15 @@ int64_t Owners::owner_of(const IndexRange& range) const {
 }
 
 void Owners::complete(const Tensor& x, std::span<const IndexRange> ranges) const {
-  std::vector<IndexRange> received;
-  for (const IndexRange& range : ranges) {
-    const int64_t to = owner_of(range);
-    for (int64_t from = to + 1; from < ranks_.count(); ++from)
-      move(x, 0, overlap(owned_[static_cast<size_t>(from)], range), from, to, received);
-  }
-  finish(received);
+  ranks_.exchange([&] {
+    std::vector<IndexRange> received;
+    for (const IndexRange& range : ranges) {
+      const int64_t to = owner_of(range);
+      for (int64_t from = to + 1; from < ranks_.count(); ++from)
+        move(x, 0, overlap(owned_[static_cast<size_t>(from)], range), from, to, received);
+    }
+    finish(received);
+  });
 }
 
 void Owners::share(std::span<const IndexRange> ranges, std::span<double> numbers) const {

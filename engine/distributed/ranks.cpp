@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -30,7 +29,7 @@ constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice 
 
 Ranks::Ranks(std::unique_ptr<Transport> transport, double wait_limit)
     : transport_(std::move(transport)), rank_(transport_->rank()), count_(transport_->count()),
-      wait_limit_(wait_limit) {
+      prefix_(name_of(rank_) + ": "), wait_limit_(wait_limit) {
   if (count_ > 1) start_notices();
 }
 
@@ -38,6 +37,7 @@ void Ranks::greet() {
   const double wait_limit = std::exchange(wait_limit_, greeting_limit);
   stage_ = "the greeting; if the hosts have several networks, name one: --mca btl_tcp_if_include 10.0.0.0/24";
   hosts_ = meet(host_name());
+  prefix_ = name_of(rank_) + ": ";
   wait_limit_ = wait_limit, stage_ = "the start";
 }
 
@@ -75,7 +75,7 @@ void Ranks::check_notices() {
 void Ranks::fail_for_silence(int64_t of_rank) {
   cancel_receives();
   ended_ = lost_ = true;
-  send_notices("");
+  send_notices("", "");
   std::string names;
   if (!wait_for_notices(limit_after_a_loss))
     for (int64_t r = 0; r < count_; ++r)
@@ -112,10 +112,14 @@ void Ranks::send(int64_t to, const void* data, int64_t bytes) {
 
 IndexRange Ranks::receive(int64_t from, void* data, int64_t bytes) {
   const auto begin = static_cast<int64_t>(receives_.size());
-  for (int64_t at = 0; at < bytes; at += piece_bytes)
-    receives_.push_back({transport_->receive(from, Transport::Channel::data, static_cast<std::byte*>(data) + at,
-                                             std::min(piece_bytes, bytes - at)),
-                         from});
+  exchange([&] {
+    for (int64_t at = 0; at < bytes; at += piece_bytes) {
+      receives_.push_back({-1, from, true});  // before a message that must be cancelled after an error
+      receives_.back() = {transport_->receive(from, Transport::Channel::data, static_cast<std::byte*>(data) + at,
+                                              std::min(piece_bytes, bytes - at)),
+                          from};
+    }
+  });
   return {begin, static_cast<int64_t>(receives_.size())};
 }
 
@@ -137,14 +141,18 @@ void Ranks::wait_for_sends() {
 void Ranks::share(void* all, std::span<const IndexRange> bytes) {
   auto* const memory = static_cast<std::byte*>(all);
   std::vector<IndexRange> received;
-  for (int64_t from = 0; from < count_; ++from) {
-    const IndexRange& range = bytes[static_cast<size_t>(from)];
-    if (from != rank_) received.push_back(receive(from, memory + range.begin, range.size()));
-  }
-  const IndexRange& mine = bytes[static_cast<size_t>(rank_)];
-  for (int64_t i = 1; i < count_; ++i) send((rank_ + i) % count_, memory + mine.begin, mine.size());
-  for (const IndexRange& each : received) wait(each);
-  wait_for_sends();
+  const auto more = static_cast<size_t>(count_);  // nothing is sent if there is no memory for the messages
+  received.reserve(more), receives_.reserve(receives_.size() + more), sends_.reserve(sends_.size() + more);
+  exchange([&] {
+    for (int64_t from = 0; from < count_; ++from) {
+      const IndexRange& range = bytes[static_cast<size_t>(from)];
+      if (from != rank_) received.push_back(receive(from, memory + range.begin, range.size()));
+    }
+    const IndexRange& mine = bytes[static_cast<size_t>(rank_)];
+    for (int64_t i = 1; i < count_; ++i) send((rank_ + i) % count_, memory + mine.begin, mine.size());
+    for (const IndexRange& each : received) wait(each);
+    wait_for_sends();
+  });
 }
 
 std::vector<double> Ranks::share_numbers(std::span<const double> mine) {
@@ -180,24 +188,24 @@ std::vector<std::string> Ranks::meet(std::string_view record) {
 }
 
 void Ranks::finish() {
-  if (count_ > 1) meet("");
+  if (count_ > 1) sum(0);  // no rank can fail between this and its end
   ended_ = true;
   for (const Notice& notice : notices_)
     if (notice.message >= 0) transport_->cancel(notice.message);
   if (transport_) transport_->finish();
 }
 
-void Ranks::send_notices(std::string_view text) {
-  const size_t length = std::min(text.size(), Notice::size - 1);
-  std::memcpy(own_notice_.text, text.data(), length);
-  own_notice_.text[length] = '\0';
-  std::vector<int64_t> messages;
+void Ranks::send_notices(std::string_view prefix, std::string_view text) {
+  char* end = std::copy(prefix.begin(), prefix.end(), own_notice_.text);
+  end = std::copy_n(text.begin(), std::min(text.size(), Notice::size - 1 - prefix.size()), end);
+  *end = '\0';
   for (int64_t r = 0; r < count_; ++r)
     if (r != rank_)
-      messages.push_back(transport_->send(r, Transport::Channel::notice, own_notice_.text, Notice::size));
+      notices_[static_cast<size_t>(r)].sent =
+          transport_->send(r, Transport::Channel::notice, own_notice_.text, Notice::size);
   const auto begin = Clock::now();
-  for (const int64_t message : messages)
-    while (!transport_->is_done(message) && seconds_since(begin) < limit_of_a_notice) pause(1);
+  for (const Notice& notice : notices_)
+    while (notice.sent >= 0 && !transport_->is_done(notice.sent) && seconds_since(begin) < limit_of_a_notice) pause(1);
 }
 
 bool Ranks::wait_for_notices(double seconds) {
@@ -218,10 +226,10 @@ bool Ranks::end(std::string_view message) noexcept {
   if (count_ == 1) return true;
   try {
     if (!std::exchange(ended_, true)) {
-      send_notices(message == heard_ ? heard_ : text(name_of(rank_), ": ", message));
+      send_notices(message == heard_ ? std::string_view() : prefix_, message);
       lost_ |= !wait_for_notices(wait_limit_);
     }
-  } catch (const Error&) {  // the network fails too
+  } catch (...) {  // the network fails too
     lost_ = true;
   }
   while (speaker_ < rank_ && !notices_[static_cast<size_t>(speaker_)].received) ++speaker_;
@@ -234,7 +242,7 @@ int Ranks::leave(int exit_code) noexcept {
   if (count_ == 1) return exit_code;
   try {
     if (speaker_ == rank_) {
-      send_notices(text(exit_code));
+      send_notices("", std::to_string(exit_code));
     } else {
       const auto begin = Clock::now();
       Notice& notice = notices_[static_cast<size_t>(speaker_)];
@@ -246,7 +254,7 @@ int Ranks::leave(int exit_code) noexcept {
       finish_after_error();
     else if (speaker_ == rank_)
       transport_->end_all(exit_code);
-  } catch (const Error&) {
+  } catch (...) {
   }
   return exit_code;
 }

@@ -61,6 +61,16 @@ class Ranks {
   IndexRange receive(int64_t from, void* data, int64_t bytes);
   void wait(const IndexRange& received);
   void wait_for_sends();
+  // Calls `work`, which receives in memory of its caller. After an error nothing is received there any more.
+  template <class Work>
+  void exchange(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      cancel_receives();
+      throw;
+    }
+  }
 
   int64_t bytes_sent() const { return bytes_sent_; }
   double seconds_waited() const { return seconds_waited_; }
@@ -69,7 +79,7 @@ class Ranks {
   void finish();
   // Notifies the others that this rank ends with the error `message`, and waits for their answers.
   // Returns true on the one rank that prints it. leave() returns when that has been done, on all
-  // ranks with its exit code.
+  // ranks with its exit code. Neither allocates memory, which may be exhausted.
   bool end(std::string_view message) noexcept;
   int leave(int exit_code) noexcept;
 
@@ -77,7 +87,7 @@ class Ranks {
   struct Notice {
     static constexpr size_t size = 1024;
     char text[size];
-    int64_t message = -1;   // in flight
+    int64_t message = -1, sent = -1;  // in flight: from the rank, and to it
     bool received = false;
   };
   struct InFlight {
@@ -87,7 +97,7 @@ class Ranks {
   void start_notices();
   void check_notices();  // throws if one has arrived
   [[noreturn]] void fail_for_silence(int64_t of_rank);
-  void send_notices(std::string_view text);
+  void send_notices(std::string_view prefix, std::string_view text);
   bool wait_for_notices(double seconds);
   void cancel_receives();
   void finish_after_error();
@@ -98,6 +108,7 @@ class Ranks {
   std::unique_ptr<Transport> transport_;
   int64_t rank_ = 0, count_ = 1;
   std::vector<std::string> hosts_;
+  std::string prefix_;  // of this rank's error messages
   double wait_limit_ = 0;
   std::string stage_;
   std::vector<Notice> notices_;    // from each rank

@@ -1,6 +1,7 @@
 // Fault injection: the n-th allocation, write, fsync, rename, ... of a command fails, for all n
 // (here a sample; sh tests/fault_injection.sh takes all). The command must exit with 0, or with 1
 // and a message. A run folder loses nothing; a resumed run is byte-identical to an undisturbed one.
+// With an MPI the same holds for calls on one rank of two; none of its processes is left.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -21,9 +23,13 @@ using namespace fault_injection;
 
 const char* const scale = std::getenv("ORRERY_FAILURES");
 const bool take_all = scale && std::string(scale) == "all";
+const long most = scale ? std::atol(scale) : 0;  // of a kind and command, instead of the sample
 const char* const from = std::getenv("ORRERY_FAILURES_FROM");
 const long first_allocation = from ? std::max(1L, std::atol(from)) : 1;
-constexpr long allocations_in_tests = 40, others_in_tests = 40, lasting_in_tests = 12;  // per kind and command
+
+struct Sample {  // of the calls of a kind
+  long allocations = 40, others = 40, lasting = 12;
+};
 
 struct Command {
   std::string name, from;  // initial folder
@@ -31,6 +37,13 @@ struct Command {
   bool uses_plugin = false;
   // Returns what is wrong with the files that the command left, or "".
   std::function<std::string(const std::string& folder, const RunResult& ran, const RunResult& undisturbed)> check;
+  Sample sample = {};
+  std::optional<FailingRank> rank = {};
+
+  RunResult run(const std::string& folder, const Failure& failure) const {
+    return rank ? run_on_ranks(folder, words, *rank, failure)
+                : fault_injection::run(folder, words, failure, uses_plugin ? Templates::get().plugin : "");
+  }
 };
 
 std::vector<Command> commands() {
@@ -41,23 +54,40 @@ std::vector<Command> commands() {
     return ran.code == 0 && ran.out != undisturbed.out ? "prints something else" : "";
   };
   const auto any = [](const std::string&, const RunResult&, const RunResult&) { return std::string(); };
-  return {
-      {"train", t.fresh, train_words(), false,
-       [](const std::string& folder, const RunResult& ran, const RunResult&) { return wrong_run(folder, ran, false); }},
-      {"resume", t.begun, train_words() + Words{"--resume=yes"}, false,
-       [](const std::string& folder, const RunResult& ran, const RunResult&) { return wrong_run(folder, ran, true); }},
+  const auto checks = [](const Undisturbed& its, bool had_checkpoint) {
+    return [&its, had_checkpoint](const std::string& folder, const RunResult& ran, const RunResult&) {
+      return wrong_run(folder, ran, its, had_checkpoint);
+    };
+  };
+  std::vector<Command> all = {
+      {"train", t.fresh, train_words(), false, checks(t.one, false)},
+      {"resume", t.begun, train_words() + Words{"--resume=yes"}, false, checks(t.one, true)},
       {"generate", t.done, {"generate", "--checkpoint=run", "--tokens=12", "--threads=1"}, false, unchanged},
       {"list", t.done, {"list"}, false, unchanged},
       {"try", t.done, {"try", "formula.cpp", "--data=text.txt", "--steps=2", "--out=plugins"}, true, any},
       {"two threads", t.fresh, train_words() + Words{"--threads=2", "--width=32", "--context=32", "--batch_size=8"},
        false, any},
   };
+  const Sample sample = {.allocations = 8, .others = 3, .lasting = 2};  // a launcher takes most of a second
+  for (const std::string& mpi : mpis()) {
+    if (!scale && mpi != mpis()[0]) continue;
+    for (const int rank : {0, 1}) {
+      const std::string where = " on rank " + std::to_string(rank) + " of " + mpi;
+      const FailingRank failing{mpi, rank};
+      all.push_back({"ranks: train" + where, t.fresh, t.ranks.words, false, checks(t.ranks, false), sample, failing});
+      if (scale)
+        all.push_back({"ranks: resume" + where, t.ranks.begun, t.ranks.words + Words{"--resume=yes"}, false,
+                       checks(t.ranks, true), sample, failing});
+    }
+  }
+  return all;
 }
 
 // Returns all of first ... count, or an even sample with both ends.
-std::vector<long> sampled_calls(const std::string& kind, long last, bool lasting) {
+std::vector<long> sampled_calls(const Sample& sample, const std::string& kind, long last, bool lasting) {
   const long first = kind == "allocation" ? std::min(first_allocation, last) : 1, count = last - first + 1;
-  const long some = lasting ? lasting_in_tests : kind == "allocation" ? allocations_in_tests : others_in_tests;
+  const long in_sample = lasting ? sample.lasting : kind == "allocation" ? sample.allocations : sample.others;
+  const long some = most > 0 ? most : in_sample;
   const long limit = take_all ? count : std::min(count, some);
   std::set<long> all;
   for (long i = 0; i < limit; ++i) all.insert(limit == 1 ? first : first + i * (count - 1) / (limit - 1));
@@ -79,7 +109,7 @@ void try_all(const Command& command, const std::vector<Failure>& trials, const R
     for (size_t i; (i = next++) < trials.size();) {
       const Failure& failure = trials[i];
       copy_folder(command.from, folder);
-      const RunResult ran = run(folder, command.words, failure, command.uses_plugin ? Templates::get().plugin : "");
+      const RunResult ran = command.run(folder, failure);
       std::string wrong = wrong_end(ran);
       const bool harmless = failure.kind == "short_write" || failure.kind == "interrupted";
       if (wrong.empty() && harmless && ran.code != 0) wrong = "gives up: " + ran.err;
@@ -103,15 +133,14 @@ void try_all(const Command& command, const std::vector<Failure>& trials, const R
 void try_command(const Command& command, Tally& tally) {
   const ScratchFolder scratch;
   copy_folder(command.from, scratch / "counted");
-  const RunResult counted =
-      run(scratch / "counted", command.words, {}, command.uses_plugin ? Templates::get().plugin : "");
+  const RunResult counted = command.run(scratch / "counted", {});
   INFO(counted.err);
   REQUIRE(counted.code == 0);
   REQUIRE(counted.counts.size() > 10);
   std::vector<Failure> trials;
   for (const auto& [kind, count] : counted.counts)
     for (const bool lasting : {false, true})
-      for (const long at : sampled_calls(kind, count, lasting))
+      for (const long at : sampled_calls(command.sample, kind, count, lasting))
         if (!(lasting && (kind == "interrupted" || kind == "short_write" || kind == "close")))
           trials.push_back({kind, at, lasting});
   try_all(command, trials, counted, tally);
@@ -122,7 +151,7 @@ void try_command(const Command& command, Tally& tally) {
 TEST_CASE("failures: if the n-th call fails, every command succeeds or has an error message, and loses nothing") {
   Tally tally;
   for (const Command& command : commands()) {
-    if (const char* const one = std::getenv("ORRERY_FAILURES_OF"); one && command.name != one) continue;
+    if (const char* const one = std::getenv("ORRERY_FAILURES_OF"); one && !command.name.starts_with(one)) continue;
     try_command(command, tally);
   }
   std::string tried;

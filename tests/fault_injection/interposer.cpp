@@ -4,6 +4,7 @@
 //   FAILURES_COUNTS=FILE   number of calls of each kind, written at exit
 // Allocations count from the first one by a library or program named *orrery*. Earlier ones come
 // from constructors of other libraries; libgfortran's (from OpenBLAS) mishandles a failure.
+//   FAILURES_OWN=1         only calls by *orrery* and the C++ library count, not those by an MPI
 //   FAILURES_PLUGIN=FILE   replaces a compiler's output: execv copies it to the path after -o
 //   FAILURES_SPOILED=FILE  emptied just before dlopen loads it or a copy of it
 // Child programs are not affected. No C++ library is used, because it allocates.
@@ -56,7 +57,7 @@ constexpr int errors[kinds] = {ENOMEM, ENOSPC, 0,      EINTR,  EIO,   EIO,    EI
 std::atomic<long> counts[kinds];
 long at = 0;
 int chosen = -1;
-bool lasting = false, ready = false, ours = false;  // ours: code of orrery has allocated
+bool lasting = false, own = false, ready = false, ours = false;  // ours: code of orrery has allocated
 const char *counts_file = nullptr, *plugin = nullptr;
 
 void prepare() {
@@ -67,13 +68,24 @@ void prepare() {
       if (!strcmp(kind, names[i])) chosen = i;
   if (const char* const n = getenv("FAILURES_AT")) at = atol(n);
   lasting = getenv("FAILURES_LASTING") != nullptr;
+  own = getenv("FAILURES_OWN") != nullptr;
   counts_file = getenv("FAILURES_COUNTS");
   plugin = getenv("FAILURES_PLUGIN");
 }
 
-// Counts this call and returns whether it must fail.
-bool fails(Kind kind) {
+// Returns whether the library or program with this address has the word in its name.
+bool is_in(void* address, const char* word) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_fname) return false;
+  const char* const name = strrchr(info.dli_fname, '/');
+  return strstr(name ? name : info.dli_fname, word) != nullptr;
+}
+
+// Counts this call of the function in which it is, and returns whether it must fail.
+[[gnu::always_inline]] inline bool fails(Kind kind) {
   prepare();
+  void* const caller = __builtin_return_address(0);
+  if (own && !is_in(caller, "orrery") && !is_in(caller, "libstdc++")) return false;
   const long n = ++counts[kind];
   if (kind != chosen || at == 0 || (lasting ? n < at : n != at)) return false;
   errno = errors[kind];
@@ -97,15 +109,7 @@ void write_counts() {
   syscall(SYS_close, file);
 }
 
-// `caller`: an address in the code that allocates.
-void watch(void* caller) {
-  Dl_info info;
-  if (!ours && dladdr(caller, &info) && info.dli_fname) {
-    const char* const name = strrchr(info.dli_fname, '/');
-    ours = strstr(name ? name : info.dli_fname, "orrery") != nullptr;
-  }
-}
-bool allocation_fails() { return ours && fails(allocation); }
+[[gnu::always_inline]] inline bool allocation_fails() { return ours && fails(allocation); }
 
 template <class Function>
 Function* next(Function*, const char* name) {
@@ -137,9 +141,11 @@ void* realloc(void* data, size_t size) { return allocation_fails() ? nullptr : _
 void* memalign(size_t alignment, size_t size) {
   return allocation_fails() ? nullptr : __libc_memalign(alignment, size);
 }
-void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+void* aligned_alloc(size_t alignment, size_t size) {
+  return allocation_fails() ? nullptr : __libc_memalign(alignment, size);
+}
 int posix_memalign(void** data, size_t alignment, size_t size) {
-  void* const made = memalign(alignment, size);
+  void* const made = allocation_fails() ? nullptr : __libc_memalign(alignment, size);
   if (!made) return ENOMEM;
   *data = made;
   return 0;
@@ -148,7 +154,8 @@ int posix_memalign(void** data, size_t alignment, size_t size) {
 // operator new, by its mangled name: its return address shows whose code runs.
 void* _Znwm(size_t size) {
   NEXT(_Znwm);
-  return watch(__builtin_return_address(0)), real(size);
+  ours = ours || is_in(__builtin_return_address(0), "orrery");
+  return real(size);
 }
 
 ssize_t write(int file, const void* data, size_t size) {

@@ -41,11 +41,6 @@ void copy_folder(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
 }
 
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 const Words& train_words() {
   static const Words words = {"train",
                               "--layers=1",
@@ -67,13 +62,18 @@ Templates::Templates() {
   fs::create_directory(fresh);
   std::ofstream(fresh + "/text.txt") << orrery::testing::tiny_text();
   fs::copy_file(ORRERY_SOURCE_DIR "/examples/03_new_activation.cpp", fresh + "/formula.cpp");
-  copy_folder(fresh, begun);
-  REQUIRE(run(begun, train_words() + Words{"--keep_checkpoints=0"}).code == 0);
-  fs::remove_all(begun + "/run/step_000004");
-  copy_folder(fresh, done);
-  REQUIRE(run(done, train_words()).code == 0);
-  last = files_of(done + "/run/step_000004");
-  REQUIRE(last.size() >= 3);
+  const auto undisturbed = [&](const std::string& name, const Words& words) {
+    Undisturbed made{words, scratch / (name + "_begun"), scratch / name, {}};
+    copy_folder(fresh, made.begun), copy_folder(fresh, made.done);
+    REQUIRE(run(made.begun, words + Words{"--keep_checkpoints=0"}).code == 0);
+    fs::remove_all(made.begun + "/run/step_000004");
+    REQUIRE(run(made.done, words).code == 0);
+    made.last = files_of(made.done + "/run/step_000004");
+    REQUIRE(made.last.size() >= 3);
+    return made;
+  };
+  one = undisturbed("one", train_words()), begun = one.begun, done = one.done;
+  ranks = undisturbed("ranks", train_words() + Words{"--gradient_accumulation_steps=2", "--gradient_parts=2"});
   const std::string compiled = scratch / "compiled";  // once, for all commands that try a formula
   copy_folder(fresh, compiled);
   const RunResult ran = run(compiled, {"try", "formula.cpp", "--data=text.txt", "--steps=0", "--out=plugins"});
@@ -87,15 +87,15 @@ const Templates& Templates::get() {
   return one;
 }
 
-std::string wrong_run(const std::string& folder, const RunResult& ran, bool had_checkpoint) {
+std::string wrong_run(const std::string& folder, const RunResult& ran, const Undisturbed& its, bool had_checkpoint) {
   const std::string out = folder + "/run";
   if (ran.code != 0) {
     const bool has = holds_checkpoint(out);
     if (had_checkpoint && !has) return "the checkpoint is lost";
-    const RunResult again = run(folder, has ? train_words() + Words{"--resume=yes"} : train_words());
+    const RunResult again = run(folder, has ? its.words + Words{"--resume=yes"} : its.words);
     if (again.code != 0) return "cannot be gone on with: " + again.err + "after: " + ran.err;
   }
-  if (files_of(out + "/step_000004") != Templates::get().last) return "ends with other bytes";
+  if (files_of(out + "/step_000004") != its.last) return "ends with other bytes";
   for (const auto& [name, bytes] : files_of(out))
     if (name.find(".partial") != std::string::npos) return "leaves " + name;
   return {};

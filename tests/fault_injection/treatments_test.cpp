@@ -46,7 +46,8 @@ bool loader_gave_up(const RunResult& ran) {
 std::string wrong(const Command& command, const std::string& folder, const RunResult& ran) {
   if (loader_gave_up(ran)) return {};
   if (const std::string end = wrong_end(ran); !end.empty()) return end;
-  if (command.name == "train" || command.name == "resume") return wrong_run(folder, ran, command.name == "resume");
+  if (command.name == "train" || command.name == "resume")
+    return wrong_run(folder, ran, Templates::get().one, command.name == "resume");
   return files_of(folder + "/run") == files_of(Templates::get().done + "/run") ? "" : "changes the run";
 }
 

@@ -76,19 +76,81 @@ RunResult start(const std::string& folder, Words command, Words environment, int
   return ran;
 }
 
-}  // namespace
-
-RunResult run(const std::string& folder, const Words& words, const Failure& failure, const std::string& plugin) {
-  Words command = {ORRERY_PROGRAM};
-  command.insert(command.end(), words.begin(), words.end());
-  Words environment = {"PATH=/usr/bin:/bin", "LD_PRELOAD=" FAULT_INJECTION_INTERPOSER, "FAILURES_COUNTS=.counts"};
+Words failing(const Failure& failure) {
+  Words environment = {"LD_PRELOAD=" FAULT_INJECTION_INTERPOSER, "FAILURES_COUNTS=.counts"};
   if (failure.at > 0) {
     environment.push_back("FAILURES_KIND=" + failure.kind);
     environment.push_back("FAILURES_AT=" + std::to_string(failure.at));
   }
   if (failure.lasting) environment.push_back("FAILURES_LASTING=1");
+  return environment;
+}
+int seconds_for(const Failure& failure) { return failure.at > 0 ? seconds_allowed : 10 * seconds_allowed; }
+
+std::string launcher_of(const std::string& mpi) { return "/usr/bin/mpirun." + mpi; }
+
+std::vector<pid_t> processes_in(const std::string& folder) {
+  std::vector<pid_t> found;
+  std::error_code gone;  // a process that ends, or another user's
+  for (const auto& process : fs::directory_iterator("/proc"))
+    if (fs::read_symlink(process.path() / "cwd", gone) == folder && !gone)
+      found.push_back(static_cast<pid_t>(std::stol(process.path().filename().string())));
+  return found;
+}
+
+// Returns the output without Open MPI's remarks, which are between lines of dashes.
+std::string without_remarks(const std::string& err) {
+  std::string rest;
+  std::istringstream lines(err);
+  bool remark = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool edge = line.starts_with("-----");
+    remark ^= edge;
+    if (!remark && !edge) rest += line + "\n";
+  }
+  return rest;
+}
+
+}  // namespace
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+RunResult run(const std::string& folder, const Words& words, const Failure& failure, const std::string& plugin) {
+  Words environment = Words{"PATH=/usr/bin:/bin"} + failing(failure);
   if (!plugin.empty()) environment.push_back("FAILURES_PLUGIN=" + plugin);
-  return start(folder, command, environment, failure.at > 0 ? seconds_allowed : 10 * seconds_allowed);
+  return start(folder, Words{ORRERY_PROGRAM} + words, environment, seconds_for(failure));
+}
+
+Words mpis() {
+  Words all;
+  for (const char* mpi : {"openmpi", "mpich"})
+    if (fs::exists(launcher_of(mpi)) &&
+        fs::exists(fs::path(ORRERY_PROGRAM).parent_path() / ("liborrery_" + std::string(mpi) + ".so")))
+      all.push_back(mpi);
+  return all;
+}
+
+RunResult run_on_ranks(const std::string& folder, const Words& words, const FailingRank& rank, const Failure& failure) {
+  Words command = {launcher_of(rank.mpi)};
+  if (rank.mpi == "openmpi") command = command + Words{"--oversubscribe", "--bind-to", "none"};
+  for (const int r : {0, 1}) {
+    command = command + (r == 0 ? Words{"-n", "1"} : Words{":", "-n", "1"});
+    if (r == rank.rank) command = command + Words{"env", "FAILURES_OWN=1"} + failing(failure);
+    command = command + Words{ORRERY_PROGRAM} + words;
+  }
+  const Words environment = {"PATH=/usr/bin:/bin", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                             "OMPI_MCA_plm_rsh_agent=false"};
+  RunResult ran = start(folder, command, environment, seconds_for(failure));
+  ran.err = without_remarks(ran.err);
+  if (rank.mpi == "mpich" && ran.code == SIGKILL) ran.code = 1;  // it had not joined the others: end_with_others
+  constexpr int tenths_to_end = 20;
+  for (int i = 0; i < tenths_to_end && !processes_in(folder).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (const pid_t process : processes_in(folder)) ::kill(process, SIGKILL), ++ran.left;
+  return ran;
 }
 
 RunResult run_shell(const std::string& folder, const std::string& command, const std::string& plugin) {
@@ -98,7 +160,8 @@ RunResult run_shell(const std::string& folder, const std::string& command, const
 }
 
 std::string wrong_end(const RunResult& ran) {
-  if (ran.code == 124) return "hangs";
+  if (ran.code == 124) return "hangs: " + ran.err;
+  if (ran.left > 0) return "leaves " + std::to_string(ran.left) + " processes: " + ran.err;
   if (ran.code != 0 && ran.code != 1) return "ends with " + std::to_string(ran.code) + ": " + ran.err;
   if (ran.code == 0) return {};
   std::string sentence;

@@ -1,11 +1,11 @@
 #include "examples/orrery/commands/train_ranks.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -21,42 +21,20 @@ namespace {
 
 constexpr double default_wait_limit = 600;
 
-// While it lives, nothing is printed.
-class Silence {
- public:
-  Silence() {
-    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (nowhere < 0) return;
-    ::dup2(nowhere, STDOUT_FILENO), ::dup2(nowhere, STDERR_FILENO);
-    ::close(nowhere);
-  }
-  void end() const {
-    if (errors_ >= 0) ::dup2(errors_, STDERR_FILENO);
-  }
-
- private:
-  int errors_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-};
-
-std::string message_of_current_exception() {
+// Unless memory is exhausted, each process of the launcher fails in the same way. Rank 0 prints; a launcher ends all
+// processes when the first one fails, so the others wait for that.
+[[noreturn]] void fail_once(const Launch& launch) {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return "out of memory";
-  } catch (const std::exception& error) {
-    return error.what();
+    end_with_others(exit_code_of_current_exception());
   } catch (...) {
-    return "a library failed without a message";
+    if (launch.rank > 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      silence_output();
+    }
+    end_program(exit_code_of_current_exception());
   }
-}
-
-// Each process of the launcher fails in the same way. Rank 0 prints; a launcher ends all processes
-// when the first one fails, so the others wait for that.
-[[noreturn]] void fail_once(const Launch& launch) {
-  if (launch.rank == 0) end_program(exit_code_of_current_exception());
-  std::this_thread::sleep_for(std::chrono::seconds(2));
-  const Silence silence;
-  end_program(exit_code_of_current_exception());
 }
 
 // Divides the cores of a host among its ranks, unless OMP_NUM_THREADS decides.
@@ -77,16 +55,15 @@ int on_ranks(const std::function<int(Ranks&)>& work) {
     return work(alone);
   }
   ::setenv("TERM", "dumb", 1);  // Open MPI gives each rank a terminal
-  std::unique_ptr<Transport> transport;
+  std::optional<Ranks> opened;
   try {
-    transport = open_transport(launch);
+    opened.emplace(open_transport(launch), default_wait_limit);
   } catch (...) {
     fail_once(launch);
   }
-  std::unique_ptr<Silence> silence;
-  if (launch.rank > 0) silence = std::make_unique<Silence>();
-  Ranks ranks(std::move(transport), default_wait_limit);
+  Ranks& ranks = *opened;
   try {
+    check(ranks.is_first() || silence_output(), "ranks: cannot open /dev/null: ", std::strerror(errno));
     if (!work) throw;
     ranks.greet();
     use_cores(ranks);
@@ -95,8 +72,8 @@ int on_ranks(const std::function<int(Ranks&)>& work) {
     return code;
   } catch (...) {
     int code = 1;
-    if (ranks.end(message_of_current_exception())) {
-      if (silence) silence->end();
+    if (ranks.end(ExceptionMessage().text())) {
+      restore_errors();
       code = exit_code_of_current_exception();
     }
     end_program(ranks.leave(code));
@@ -112,7 +89,7 @@ void check_one_process(const std::string& command) {
 }
 
 void end_other_ranks() {
-  if (launch_of_process().has_others()) on_ranks({});
+  if (!has_joined() && launch_of_process().has_others()) on_ranks({});
 }
 
 }  // namespace orrery::program

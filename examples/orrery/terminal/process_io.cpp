@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "engine/distributed/launcher.h"
 #include "engine/system/machine_memory.h"
 #include "engine/system/signals.h"
 #include "engine/types/check.h"
@@ -73,16 +74,13 @@ class Line {  // an error message
   size_t size_ = 0;
 };
 
-template <bool keeps_lines = false, class... Parts>
-void print_parts(const Parts&... parts) noexcept {
+void print_line(std::string_view message, bool keeps_lines) noexcept {
   const StyleCodes codes = style_codes(Style::error, STDERR_FILENO);
   Line line;
   line.add_codes(codes.begin), line.add("orrery:"), line.add_codes(codes.end), line.add(" ");
-  (line.add(parts, keeps_lines), ...);
+  line.add(message, keeps_lines);
   write_all(STDERR_FILENO, line.end());
 }
-
-void print_out_of_memory() noexcept { print_parts("out of memory; ", out_of_memory_advice()); }
 
 int output_error = 0;  // errno of a failed write; 0: none
 
@@ -148,15 +146,12 @@ thread_local bool memory_refused = false;
 
 // Handles exceptions that cannot propagate: in destructors, threads, initializers before main.
 [[noreturn]] void end_without_catch() {
-  if (std::current_exception()) {
-    print_current_exception();
-  } else if (std::uncaught_exceptions() > 0 && memory_refused) {
-    // g++ 12 hides the exception when it meets noexcept: destructors of JSON allocate memory.
-    print_out_of_memory();
-  } else {
-    std::abort();  // a bug in the program
-  }
-  end_process(1);
+  // g++ 12 hides the exception when it meets noexcept: destructors of JSON allocate memory.
+  const bool hidden = !std::current_exception() && std::uncaught_exceptions() > 0 && memory_refused;
+  if (!std::current_exception() && !hidden) std::abort();  // a bug in the program
+  restore_errors();
+  ExceptionMessage().print();
+  end_with_others(1);
 }
 
 // If a standard stream is closed, the next file opened would get its number and its output.
@@ -190,7 +185,7 @@ void prepare() {
 
 }  // namespace
 
-void print_error(std::string_view message) noexcept { print_parts(message); }
+void print_error(std::string_view message) noexcept { print_line(message, false); }
 
 void end_program(int code) noexcept {
   std::fflush(nullptr);
@@ -198,33 +193,73 @@ void end_program(int code) noexcept {
   end_process(code);
 }
 
-void print_current_exception() noexcept {
+void end_with_others(int code) noexcept {
+  const Launch launch = launch_of_process();
+  if (launch.by == Launch::By::mpich && launch.has_others() && !has_joined()) ::raise(SIGKILL);
+  end_process(code);
+}
+
+template <class... Parts>
+void ExceptionMessage::set(const Parts&... parts) {
+  const auto add = [&](std::string_view part) {
+    const size_t length = std::min(part.size(), bytes_.size() - size_);
+    std::copy_n(part.begin(), length, bytes_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += length;
+  };
+  (add(parts), ...);
+}
+void ExceptionMessage::set_out_of_memory() { set("out of memory; ", out_of_memory_advice()); }
+
+ExceptionMessage::ExceptionMessage() noexcept {
+  if (std::current_exception())
+    set_current();
+  else
+    set_out_of_memory();  // see end_without_catch
+}
+void ExceptionMessage::set_current() {
   try {
     throw;
   } catch (const models::UnknownFormat& error) {  // a line for each format
-    print_parts<true>(error.what());
+    keeps_lines_ = true;
+    set(error.what());
   } catch (const Error& error) {
-    print_parts(error.what());
+    set(error.what());
   } catch (const std::bad_alloc&) {
-    print_out_of_memory();
+    set_out_of_memory();
   } catch (const std::length_error&) {  // a container larger than any memory
-    print_out_of_memory();
+    set_out_of_memory();
   } catch (const std::ios::failure&) {  // a write after a failed one
-    print_parts("cannot write to the standard output: ", std::strerror(output_error));
+    set("cannot write to the standard output: ", std::strerror(output_error));
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string& path = error.path1().native();  // empty: the call reads the current folder
-    print_parts("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ",
-                std::strerror(error.code().value()));
+    set("cannot use ", path.empty() ? "the current folder" : path.c_str(), ": ", std::strerror(error.code().value()));
   } catch (const std::system_error& error) {
-    print_parts("a system call failed: ", std::strerror(error.code().value()));
+    set("a system call failed: ", std::strerror(error.code().value()));
   } catch (const std::exception& error) {
     if (std::strstr(error.what(), "pthread_create"))  // oneTBB's message
-      return print_parts(
-          "the system cannot start another thread; raise its limits on processes or memory, as with ulimit");
-    print_parts("a library failed: ", error.what());
+      set("the system cannot start another thread; raise its limits on processes or memory, as with ulimit");
+    else
+      set("a library failed: ", error.what());
   } catch (...) {
-    print_parts("a library failed without a message");
+    set("a library failed without a message");
   }
+}
+void ExceptionMessage::print() const noexcept { print_line(text(), keeps_lines_); }
+
+namespace {
+int silenced_errors = -1;  // the standard error stream while it is silent
+}
+
+bool silence_output() noexcept {
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  silenced_errors = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  const bool done = nowhere >= 0 && silenced_errors >= 0 && ::dup2(nowhere, STDOUT_FILENO) >= 0 &&
+                    ::dup2(nowhere, STDERR_FILENO) >= 0;
+  if (nowhere >= 0) ::close(nowhere);
+  return done;
+}
+void restore_errors() noexcept {
+  if (silenced_errors >= 0) ::dup2(silenced_errors, STDERR_FILENO);
 }
 
 int exit_code_of_current_exception() noexcept {
@@ -246,7 +281,7 @@ int exit_code_of_current_exception() noexcept {
     ::raise(SIGPIPE);
     return 128 + SIGPIPE;  // reached if SIGPIPE is blocked
   }
-  print_current_exception();
+  ExceptionMessage().print();
   return code;
 }
 
