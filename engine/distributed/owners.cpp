@@ -42,15 +42,15 @@ void Owners::finish(const std::vector<IndexRange>& received) const {
 void Owners::move_state(const Tensor& tensor, int64_t begin, bool to_first) const {
   const HostCopy host(tensor);
   host.fetch(0, tensor.numel());
+  std::vector<IndexRange> received;
   ranks_.exchange([&] {
-    std::vector<IndexRange> received;
     for (int64_t r = 0; r < ranks_.count(); ++r) {
       const IndexRange part = overlap(owned_[static_cast<size_t>(r)], {begin, begin + tensor.numel()});
       move(host.tensor(), begin, part, to_first ? r : 0, to_first ? 0 : r, received);
     }
     finish(received);
   });
-  host.send(0, tensor.numel());
+  if (!received.empty()) host.send(0, tensor.numel());
 }
 
 int64_t Owners::owner_of(const IndexRange& range) const {
@@ -89,7 +89,7 @@ void broadcast(Ranks& ranks, const Tensor& x) {
   const HostCopy host(x);
   host.fetch(0, x.numel());
   ranks.share(host.tensor().mutable_raw(), bytes);
-  host.send(0, x.numel());
+  if (!ranks.is_first()) host.send(0, x.numel());
 }
 
 }  // namespace orrery
