@@ -23,6 +23,12 @@ inline IndexRange share_of(int64_t count, int64_t shares, int64_t i) {
   return {count * i / shares, count * (i + 1) / shares};
 }
 
+// Returns the micro-batches of a rank, which has its share of a step's parts.
+inline IndexRange micro_batches_of(int64_t rank, int64_t ranks, int64_t parts, int64_t micro_batches) {
+  const IndexRange share = share_of(parts, ranks, rank);
+  return {share_of(micro_batches, parts, share.begin).begin, share_of(micro_batches, parts, share.end - 1).end};
+}
+
 class PartTree {
  public:
   explicit PartTree(int64_t parts) : root_{0, parts} {}

@@ -14,7 +14,6 @@
 #include "models/training/resume.h"
 #include "models/training/run_folder.h"
 #include "models/training/signal_propagation.h"
-#include "models/training/step_forecast.h"
 #include "nn/schedules/base/schedule.h"
 
 namespace orrery::models {

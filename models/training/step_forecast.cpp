@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
+
+#include "engine/distributed/part_tree.h"
 
 namespace orrery::models {
-
-IndexRange micro_batches_of(int64_t rank, int64_t ranks, int64_t parts, int64_t micro_batches) {
-  const IndexRange share = share_of(parts, ranks, rank);
-  return {share_of(micro_batches, parts, share.begin).begin, share_of(micro_batches, parts, share.end - 1).end};
-}
 
 std::vector<StepSeconds> forecast_steps(const StepSeconds& measured, int64_t parts, int64_t micro_batches) {
   const auto work_of = [&](int64_t ranks) {  // of the busiest rank: its micro-batches, and the gradients that it sends

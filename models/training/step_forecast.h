@@ -4,12 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/distributed/part_tree.h"
-
 namespace orrery::models {
-
-// Returns the micro-batches of a rank, which has its share of a step's parts.
-IndexRange micro_batches_of(int64_t rank, int64_t ranks, int64_t parts, int64_t micro_batches);
 
 struct StepSeconds {
   int64_t ranks;

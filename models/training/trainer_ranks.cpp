@@ -13,7 +13,6 @@
 #include "models/formats/json.h"
 #include "models/source_hash.h"
 #include "models/training/resume.h"
-#include "models/training/step_forecast.h"
 #include "models/training/trainer.h"
 #include "nn/base/step_records.h"
 
@@ -81,7 +80,7 @@ std::vector<std::pair<std::string, Tensor>> receive_tensors(Ranks& ranks, int64_
 }  // namespace
 
 IndexRange Trainer::micro_batches_of(int64_t rank) const {
-  return models::micro_batches_of(rank, ranks_->count(), settings_.gradient_parts,
+  return orrery::micro_batches_of(rank, ranks_->count(), settings_.gradient_parts,
                                   settings_.gradient_accumulation_steps);
 }
 

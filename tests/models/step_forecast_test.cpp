@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+
 using namespace orrery;
 using models::StepSeconds;
 
@@ -26,17 +28,4 @@ TEST_CASE("step forecast: exchange by bytes, the rest by the busiest rank's micr
   // One of 3 ranks has parts 2, 3 and 4 of 8, which are two sums; one of 4 ranks has one.
   check_forecast({3, 8, 2}, 8, 8, {{1, 16, 0}, {2, 9, 1}, {3, 8, 2}, {4, 5.5, 1.5}, {8, 3.75, 1.75}});
   check_forecast({2, 5, 1}, 2, 3, {{1, 6, 0}, {2, 5, 1}});
-}
-
-TEST_CASE("step forecast: every micro-batch is that of one rank") {
-  for (const int64_t ranks : {1, 2, 3, 8}) {
-    int64_t end = 0;
-    for (int64_t r = 0; r < ranks; ++r) {
-      const IndexRange its = models::micro_batches_of(r, ranks, 8, 11);
-      CHECK(its.begin == end);
-      CHECK(its.size() > 0);
-      end = its.end;
-    }
-    CHECK(end == 11);
-  }
 }

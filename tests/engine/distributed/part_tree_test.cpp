@@ -162,3 +162,16 @@ TEST_CASE("gradient sum: bits are those of plain recursion, in floor(log2) buffe
       }
     }
 }
+
+TEST_CASE("part tree: every micro-batch is that of one rank") {
+  for (const int64_t ranks : {1, 2, 3, 8}) {
+    int64_t end = 0;
+    for (int64_t r = 0; r < ranks; ++r) {
+      const IndexRange its = micro_batches_of(r, ranks, 8, 11);
+      CHECK(its.begin == end);
+      CHECK(its.size() > 0);
+      end = its.end;
+    }
+    CHECK(end == 11);
+  }
+}
