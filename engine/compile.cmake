@@ -41,8 +41,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
-  # False alarms on std::stable_sort, whose temporary buffer in the headers of g++ 12 is a deprecated function.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>")
+  # False alarms on std::stable_sort, whose temporary buffer in the headers of g++ 12 is a deprecated function: without
+  # __DEPRECATED these headers mark none of their functions.  Other deprecated functions still have a warning.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-U__DEPRECATED>")
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${werror_of_nvcc};-Xcompiler=-Wall,${arithmetic_of_host}>")
 if(ORRERY_SANITIZE)
