@@ -10,6 +10,7 @@
 #include "engine/system/folders.h"
 #include "engine/system/hash.h"
 #include "engine/types/usage_error.h"
+#include "examples/orrery/commands/study_measures.h"
 #include "examples/orrery/commands/study_runs.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/table.h"

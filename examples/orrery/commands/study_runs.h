@@ -48,8 +48,6 @@ models::TrainSettings settings_of_study(const models::Claim& claim, const models
                                         int64_t seed, double lr, const std::string& data);
 // Throws if two variants or two swept values have equal settings: their runs would be the same.
 void check_variants_differ(const models::Claim& claim, const std::string& data);
-// Throws if the data of [few_shot] cannot be read or have too few examples. Call it before the runs are trained.
-void check_few_shot_sets(const models::Claim& claim, const std::string& data);
 // Returns sentences about metrics that have another meaning in some of the compared runs. Throws if
 // two variants are compared by a loss itself, or by a function of it alone: the verdict would be
 // about different targets. A difference or ratio of two logged metrics of a run is allowed.
