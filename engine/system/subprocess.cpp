@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
@@ -43,9 +44,20 @@ constexpr const char* program_file = "/proc/self/exe";
   require(in >= 0);
   require(::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::dup2(out, 2) >= 0);
   require(inherited < 0 || ::fcntl(inherited, F_SETFD, 0) == 0);  // stays open across exec
-  ::execvp(program, arguments);
+  ::execv(program, arguments);
   require(false);
   ::_exit(127);
+}
+
+// Returns the path of a program that a shell would start.
+std::string path_of(const std::string& command, const std::string& program) {
+  if (program.find('/') != std::string::npos) return program;
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (const std::string file = folder + "/" + program; ::access(file.c_str(), X_OK) == 0 && !folder_exists(file))
+      return file;
+  fail(command, ": cannot start ", program, ": ", std::strerror(ENOENT));
 }
 
 }  // namespace
@@ -55,7 +67,7 @@ Subprocess::Subprocess(const std::string& command, std::vector<std::string> argu
   std::string program = proc_path(command + ": starting a run", program_file);
   arguments.insert(arguments.begin(), launcher.empty() ? "orrery" : std::filesystem::read_symlink(program).string());
   arguments.insert(arguments.begin(), launcher.begin(), launcher.end());
-  if (!launcher.empty()) program = launcher[0];
+  if (!launcher.empty()) program = path_of(command, launcher[0]);
   const Descriptor log_file(open_unlinked(log, O_WRONLY | O_TRUNC));
   check(log_file.number() >= 0, command, ": cannot write ", log, ": ", std::strerror(errno));
   std::vector<char*> raw;
