@@ -99,7 +99,7 @@ std::vector<Setting> settings_without_values() {
 // Returns the setting with that key or alias; null if there is none.
 const Setting* find_setting(std::span<const Setting> settings, std::string_view key);
 
-// A key of another program. `target` is the setting to set instead, or advice if it has a space.
+// A key of another program or command. `target` is the setting to set instead, or advice if it has a space.
 struct ForeignKey {
   std::string_view key, target;
 };

@@ -89,7 +89,7 @@ class ClaimReader {
       return claim_.config.empty() ? std::nullopt : value_in_settings_file(claim_.config, name);
     };
     TrainSettings scratch(named("model").value_or(TrainSettings().model), named("task").value_or(""));
-    for (const auto& [key, value] : given) set_setting(scratch, path_, key, value, nanogpt_keys());
+    for (const auto& [key, value] : given) set_setting(scratch, path_, key, value, foreign_keys());
     return scratch;
   }
   // Returns a table's settings by their canonical names. A variant may set the keys of its model and task.
@@ -99,9 +99,9 @@ class ClaimReader {
       if (const auto name = table[key].value<std::string>()) given.emplace_back(key, *name);
     TrainSettings scratch = scratch_of(given);
     const std::vector<Setting> members = settings_of(scratch);
-    Assignments found = settings_in_table(table, path_, members, nanogpt_keys());
+    Assignments found = settings_in_table(table, path_, members, foreign_keys());
     for (auto& [key, value] : found) {
-      key = canonical_key(members, key, nanogpt_keys());
+      key = canonical_key(members, key, foreign_keys());
       check_not_own(key);
     }
     return found;
@@ -160,7 +160,7 @@ class ClaimReader {
     const std::vector<Setting> members = settings_of(scratch);
     std::map<std::string, std::string> typed;  // by canonical names
     for (SweptKey& swept : claim_.sweep) {
-      const std::string key = canonical_key(members, swept.key, nanogpt_keys());
+      const std::string key = canonical_key(members, swept.key, foreign_keys());
       check_not_own(key);
       const auto [other, is_new] = typed.try_emplace(key, swept.key);
       check(is_new, location("sweep"), ": ", swept.key, " is another name of ", other->second,

@@ -9,7 +9,7 @@
 
 namespace orrery::models {
 
-std::span<const ForeignKey> nanogpt_keys() {
+std::span<const ForeignKey> foreign_keys() {
   constexpr std::string_view wandb = "leave it out; `orrery metrics --format=tensorboard` exports the log";
   static const ForeignKey keys[] = {
       {"n_layer", "layers"},
@@ -34,15 +34,15 @@ std::span<const ForeignKey> nanogpt_keys() {
       {"log_interval", "leave it out; every step is reported"},
       {"eval_only", "leave it out; `orrery evaluate RUN` evaluates without training"},
       {"always_save_checkpoint", "leave it out; checkpoint_every and keep_best determine when checkpoints are written"},
-      {"edits",
-       "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or give a variant of a "
-       "claim edits"},
       {"wandb_log", wandb},
       {"wandb_project", wandb},
       {"wandb_run_name", wandb},
       {"backend", "leave it out; training uses one process, with --threads threads"},
       {"real_data", "did you mean 'data', the path of a text file?"},
       {"compile", "leave it out; models are not compiled"},
+      {"edits",
+       "edits change a trained model; use orrery inspect, generate or evaluate with --edits, or give a variant of a "
+       "claim edits"},
   };
   return keys;
 }
@@ -93,7 +93,7 @@ TrainSettings make_settings(const Assignments& assignments) {
     if (key.find('.') != std::string::npos) rename();  // gives items of specs their present names
     as_content([&, &key = key, &value = value] {  // clang 15 captures no structured bindings
       check_belongs(settings.task, model, members, key);
-      set_setting(std::span<const Setting>(members), "train", key, value, nanogpt_keys());
+      set_setting(std::span<const Setting>(members), "train", key, value, foreign_keys());
     });
   }
   rename();

@@ -150,8 +150,9 @@ struct TrainSettings {
   }
 };
 
-// Maps setting names of other programs, mostly nanoGPT, to those of orrery.
-std::span<const ForeignKey> nanogpt_keys();
+// Names that are not settings of a run, with what to use: those of other programs, mostly nanoGPT, and
+// `edits` of other commands.
+std::span<const ForeignKey> foreign_keys();
 
 // Returns the preset of the last "model" among the assignments {key, value}, changed by all of them
 // in order. Aliases, also inside specs, count as the settings that they stand for.

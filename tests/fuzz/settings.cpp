@@ -97,7 +97,7 @@ void read_toml(const std::string& folder, std::string_view bytes) {
   put(path, bytes);
   TrainSettings known;
   const orrery::Assignments read =
-      orrery::models::read_settings_file(path, orrery::settings_of(known), orrery::models::nanogpt_keys());
+      orrery::models::read_settings_file(path, orrery::settings_of(known), orrery::models::foreign_keys());
   const TrainSettings settings = orrery::models::make_settings(read);
   const orrery::Assignments all = orrery::list_settings(settings);
   orrery::models::write_settings_file(again, all);

@@ -112,7 +112,7 @@ Sweep read_sweep(const Arguments& arguments) {
   for (const auto& [key, value] : parsed.assignments) {
     check_may_be_set(key, value);
     if (!find_setting(own, key)) {
-      given.emplace_back(models::canonical_key(all, key, models::nanogpt_keys()), value);
+      given.emplace_back(models::canonical_key(all, key, models::foreign_keys()), value);
       typed[given.back().first] = key;
       continue;
     }
@@ -121,7 +121,7 @@ Sweep read_sweep(const Arguments& arguments) {
     set_setting(std::span<const Setting>(own), "sweep", key, value);
   }
   models::check_utf8_settings("sweep", list_settings(sweep.settings));
-  sweep.baseline = models::with_canonical_keys(sweep.settings.baseline, all, models::nanogpt_keys());
+  sweep.baseline = models::with_canonical_keys(sweep.settings.baseline, all, models::foreign_keys());
   const std::vector<std::string> varied = models::varied_keys(given);
   const std::vector<Assignments> combined = models::combinations(given);
   check_many_runs("sweep: the combinations are ", combined.size(), sweep.settings.yes);
@@ -347,7 +347,7 @@ CommandHelp sweep_help(const Arguments&) {
       "combination is trained: give values in braces, quoted for the shell "
       "('--attention={softmax,pointwise(relu)}', '--seed={0..4}', '--normalization=dyt(alpha={1,2})'), or give the "
       "setting several times.",
-      with_rest(describe(settings_of(settings)), describe(settings_of(of_runs), models::nanogpt_keys())),
+      with_rest(describe(settings_of(settings)), describe(settings_of(of_runs), models::foreign_keys())),
       "The exit code is 1 if a run failed; the other runs are still trained and the tables written.  A diverged "
       "run has not failed.",
       "orrery sweep examples/configs/quickstart.toml '--attention={softmax,pointwise(relu)}' '--seed={0..2}' "

@@ -183,7 +183,7 @@ CommandHelp train_help(const Arguments& given) {
   models::TrainSettings settings = known_train_settings("train", take_own(given, settings_of(own)));
   own = {};  // the defaults
   std::vector<SettingHelp> all =
-      with_rest(describe(settings_of(settings), models::nanogpt_keys()), describe(settings_of(own)));
+      with_rest(describe(settings_of(settings), models::foreign_keys()), describe(settings_of(own)));
   for (SettingHelp& setting : all)
     if (setting.key == "resume") setting.choices.clear();  // also a folder
   all.push_back({.key = "config", .section = "run", .help = "FILE.toml with settings by the same names"});

@@ -18,10 +18,10 @@
 namespace orrery::program {
 namespace {
 
-// Returns the key and nanoGPT's names for it.
+// Returns the key and other programs' names for it.
 std::vector<std::string> names_of(const std::string& key) {
   std::vector<std::string> names = {key};
-  for (const ForeignKey& foreign : models::nanogpt_keys())
+  for (const ForeignKey& foreign : models::foreign_keys())
     if (foreign.target == key) names.emplace_back(foreign.key);
   return names;
 }
@@ -168,7 +168,7 @@ models::TrainSettings read_train_settings(const std::string& command, const Argu
   Assignments assignments = base_settings(parsed);
   for (const auto& [key, value] : parsed.assignments)
     if (key == "config")
-      for (auto& assignment : models::read_settings_file(value, settings_of(known), models::nanogpt_keys()))
+      for (auto& assignment : models::read_settings_file(value, settings_of(known), models::foreign_keys()))
         assignments.push_back(std::move(assignment));
   for (const auto& assignment : parsed.assignments)
     if (assignment.first != "config") assignments.push_back(assignment);
