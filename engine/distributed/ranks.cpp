@@ -23,6 +23,15 @@ void pause(double waited) {
     std::this_thread::yield();
 }
 
+// Waits until is_done(), at most this long. Returns whether it is.
+template <class IsDone>
+bool is_done_within(double seconds, const IsDone& is_done) {
+  const auto begin = Clock::now();
+  for (double waited = 0; !is_done(); pause(waited))
+    if ((waited = seconds_since(begin)) > seconds) return false;
+  return true;
+}
+
 constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice = 1;  // seconds
 
 }  // namespace
@@ -93,12 +102,7 @@ void Ranks::cancel_receives() {
 template <class IsDone>
 void Ranks::wait_until(const IsDone& is_done, int64_t peer) {
   const auto begin = Clock::now();
-  double waited = 0;
-  for (; !is_done(); pause(waited)) {
-    check_notices();
-    waited = seconds_since(begin);
-    if (waited > wait_limit_) fail_for_silence(peer);
-  }
+  if (!is_done_within(wait_limit_, [&] { return is_done() || (check_notices(), false); })) fail_for_silence(peer);
   seconds_waited_ += seconds_since(begin);
 }
 
@@ -203,23 +207,20 @@ void Ranks::send_notices(std::string_view prefix, std::string_view text) {
     if (r != rank_)
       notices_[static_cast<size_t>(r)].sent =
           transport_->send(r, Transport::Channel::notice, own_notice_.text, Notice::size);
-  const auto begin = Clock::now();
-  for (const Notice& notice : notices_)
-    while (notice.sent >= 0 && !transport_->is_done(notice.sent) && seconds_since(begin) < limit_of_a_notice) pause(1);
+  is_done_within(limit_of_a_notice, [&] {
+    for (Notice& notice : notices_)
+      if (notice.sent >= 0 && transport_->is_done(notice.sent)) notice.sent = -1;
+    return std::all_of(notices_.begin(), notices_.end(), [](const Notice& notice) { return notice.sent < 0; });
+  });
 }
 
 bool Ranks::wait_for_notices(double seconds) {
-  const auto begin = Clock::now();
-  const auto missing = [&] {
-    for (int64_t r = 0; r < count_; ++r)
-      if (r != rank_ && !notices_[static_cast<size_t>(r)].received) return true;
-    return false;
-  };
-  for (double waited = 0; missing(); pause(waited)) {
+  return is_done_within(seconds, [&] {
     check_notices();
-    if ((waited = seconds_since(begin)) > seconds) return false;
-  }
-  return true;
+    for (int64_t r = 0; r < count_; ++r)
+      if (r != rank_ && !notices_[static_cast<size_t>(r)].received) return false;
+    return true;
+  });
 }
 
 bool Ranks::end(std::string_view message) noexcept {
@@ -244,10 +245,9 @@ int Ranks::leave(int exit_code) noexcept {
     if (speaker_ == rank_) {
       send_notices("", std::to_string(exit_code));
     } else {
-      const auto begin = Clock::now();
       Notice& notice = notices_[static_cast<size_t>(speaker_)];
       const int64_t message = transport_->receive(speaker_, Transport::Channel::notice, notice.text, Notice::size);
-      while (!transport_->is_done(message) && seconds_since(begin) < limit_after_a_loss) pause(1);
+      is_done_within(limit_after_a_loss, [&] { return transport_->is_done(message); });
       exit_code = std::max(1, std::atoi(notice.text));
     }
     if (!lost_)
