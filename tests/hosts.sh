@@ -12,16 +12,7 @@ all=
 cd "$(dirname "$0")/.." || exit 1
 build=$(cd "${1:-build}" && pwd) source=$PWD work=$(mktemp -d)
 orrery=$build/orrery
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-passed=0 failed=0
-judge() {  # WHAT STATUS
-  if [ "$2" = 0 ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-  fi
-}
+. tests/support/mpi.sh
 
 # ---- hosts
 
@@ -69,10 +60,6 @@ if ! make_hosts; then
   echo "0 passed, 0 failed"
   exit
 fi
-mpis=
-for mpi in openmpi mpich; do
-  if command -v mpirun.$mpi > /dev/null && [ -e "$build/liborrery_$mpi.so" ]; then mpis="$mpis $mpi"; fi
-done
 
 # ---- runs
 

@@ -10,7 +10,7 @@ count=${1:?usage: sh tests/kill_resume_test.sh N [BUILD]}
 cd "$(dirname "$0")/.." || exit 1
 orrery=$(cd "${2:-build}" && pwd)/orrery
 work=$(mktemp -d) MPI=${MPI:-} ranks=2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=false
+. tests/support/mpi.sh
 trap 'rm -rf "$work"' EXIT
 give_up() {
   cat "$work/log"

@@ -5,22 +5,10 @@
 # The last line is "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
-build=$(cd "${1:-build}" && pwd) work=$(mktemp -d)
-orrery=$build/orrery
+orrery=$(cd "${1:-build}" && pwd)/orrery work=$(mktemp -d)
+. tests/support/mpi.sh
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-# Open MPI: as root, more ranks than cores, no ssh in a container.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=false
-
-passed=0 failed=0
-judge() {  # WHAT STATUS
-  if [ "$2" = 0 ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-  fi
-}
 
 # launcher MPI N: its words; none for N = 1.
 launcher() {
@@ -37,10 +25,6 @@ on() {
   # shellcheck disable=SC2086
   $words "$@"
 }
-mpis=
-for mpi in openmpi mpich; do
-  if command -v mpirun.$mpi > /dev/null && [ -e "$build/liborrery_$mpi.so" ]; then mpis="$mpis $mpi"; fi
-done
 if [ -z "$mpis" ]; then
   echo "no MPI is installed, or the build has none: install openmpi-bin and libopenmpi-dev, and build again"
   echo "0 passed, 1 failed"
