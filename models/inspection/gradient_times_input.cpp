@@ -116,8 +116,8 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
       sums += text(k > 0 ? "; " : "", objectives[k].name, " is ", signed_fixed(objectives[k].value, 4),
                    ", its values add up to ", signed_fixed(std::accumulate(values.begin(), values.end(), 0.0), 4));
     }
-    const std::string caption = text("The derivative by each position's embedding, times the embedding",
-                                     describe_rows(answers), ".  Here ", sums, ".");
+    const std::string caption = text("The derivative", describe_rows(answers),
+                                     " by each position's embedding, times this embedding.  Here ", sums, ".");
     views.push_back(map_of(example, objectives, found[0][i], found[1][i], caption));
   }
   if (!found[0].empty()) views.push_back(table_of(example, objectives, found, s.top));

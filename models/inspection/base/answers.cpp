@@ -65,6 +65,7 @@ Answers answers_of(const InspectedExample& example, const Tensor& logits, const 
     if (against < 0) at.against = most_likely_other(z, at.answer);
     answers.rows.push_back(at);
   }
+  answers.whole_example = logits.size(0) == 1;
   answers.name = targets.described(), answers.against = "the most likely other one";
   if (answers.rows.size() > 1) return answers;
   return last_of(example, answers);
@@ -72,7 +73,7 @@ Answers answers_of(const InspectedExample& example, const Tensor& logits, const 
 
 Answers last_of(const InspectedExample& example, const Answers& answers) {
   const Answer& last = answers.rows.back();
-  return {{last}, quoted_name(example, last.answer), quoted_name(example, last.against)};
+  return {{last}, quoted_name(example, last.answer), quoted_name(example, last.against), answers.whole_example};
 }
 
 Tensor direction(const Answers& answers, const Tensor& logits, double answer, double against) {
@@ -86,6 +87,7 @@ Tensor direction(const Answers& answers, const Tensor& logits, double answer, do
 }
 
 std::string describe_rows(const Answers& answers) {
+  if (answers.whole_example) return "";
   if (answers.rows.size() == 1) return text(" at position ", answers.rows[0].row);
   return text(", as means over ", pluralize(static_cast<int64_t>(answers.rows.size()), "position"));
 }

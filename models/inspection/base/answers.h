@@ -13,6 +13,7 @@ struct Answer {
 struct Answers {
   std::vector<Answer> rows;
   std::string name, against;  // "'e'", or "the target" for several rows
+  bool whole_example = false;  // the logits have one row, as those of an image
 };
 // Returns the answers that the settings choose. Rows: --position; else the last one, if --answer or --against is
 // given; else all rows with a target. Without --answer: the target of the row, or the model's prediction if it has
@@ -23,7 +24,7 @@ Answers last_of(const InspectedExample& example, const Answers& answers);  // th
 // Returns numbers like the logits (rows, choices): `answer` and `against`, over the number of rows, at each
 // answer's places, else 0. Products with the logits add up to a mean over the rows.
 Tensor direction(const Answers& answers, const Tensor& logits, double answer, double against);
-// Returns " at position 7", or ", as means over 63 positions".
+// Returns " at position 7", or ", as means over 63 positions", or nothing for a whole example.
 std::string describe_rows(const Answers& answers);
 
 // Runs the example in evaluation mode with a graph, and adds the gradients of sum(logits * of(logits)) to tensors
