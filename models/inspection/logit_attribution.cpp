@@ -5,7 +5,7 @@
 // TransformerLens: logit_attrs, with apply_ln_to_stack):
 //   the inputs of all sublayers        so g is the direct way from a component to the logit, not by later sublayers
 //   the gates of attentions            so an output is linear in the heads' z_h:  sum_h W_o,h (F(x W_g) z_h) + b
-//   the divisors of normalizations     N(x) = slope z(x) + offset, models/inspection/base/normalizations.h
+//   the divisors of normalizations     N(x) = slope (x - means) + offset, models/inspection/base/normalizations.h
 // What remains is affine: gains, divisors, normalizations on the stream (post-norm too), pooling and the head. So
 //   z = sum over components of <g, a> + sum over normalizations of <g, offset> + the head's bias,
 // and autograd computes each g exactly: one run with a graph in which hooks cut each sublayer's input. A head's part is
