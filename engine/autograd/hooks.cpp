@@ -86,6 +86,11 @@ bool is_hooked(std::string_view path, std::string_view name) {
   return any;
 }
 
+bool may_be_hooked(std::string_view path, std::string_view name) {
+  const auto match = [&](const Hooks* hooks) { return hooks->matches(full_name(path, name)); };
+  return std::any_of(active.begin(), active.end(), match);
+}
+
 bool has_replacement(std::string_view path, std::string_view name) {
   const auto replaces = [&](const Hooks* hooks) {
     return hooks->replacement_.with && hooks->matches(full_name(path, name));

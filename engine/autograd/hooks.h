@@ -17,6 +17,10 @@
 //                           scores are the context's, and slot_scores the slots'; head_output (B, T, H, D);
 //                           per row of weights (B, H, T): row_sum row_entropy row_zero_fraction row_max, NaN
 //                           where no key is visible (reduced in nn/diagnostics/diagnostics.h)
+//                           to read, on the way to the weights: score_query and score_key, whose products the score
+//                           sums; score_scale, score_position, score_cap (0: none); weight_largest, weight_function,
+//                           weight_span, weight_factor, weight_total. w = function span factor / total, as far as
+//                           the attention has them; weights of a whole row have no function. slot_...: split slots
 //   its span                span in tokens: the z of the kernels, z + 1 for the z of nn/attentions/base/span.h
 //   a dynamic normalization saturation, the fraction of its inputs with |alpha x| > 2, padding included
 //   a feed-forward          pre_activation and hidden, before and after its activation: (B, T, N), or (B, H, T, N)
@@ -56,6 +60,7 @@ class Hooks {  // active on the thread that made it, until destroyed; the oldest
  private:
   friend Tensor hook(std::string_view path, std::string_view name, const Tensor& x);
   friend bool is_hooked(std::string_view path, std::string_view name);
+  friend bool may_be_hooked(std::string_view path, std::string_view name);
   friend bool has_replacement(std::string_view path, std::string_view name);
   bool matches(const std::string& name) const;
   Tensor apply(const std::string& name, const Tensor& value);
@@ -71,6 +76,8 @@ Tensor hook(std::string_view path, std::string_view name, const Tensor& x);
 // Returns true if a hook matches path.name. A value that needs extra work, such as the weights of a
 // fused attention, is computed only then.
 bool is_hooked(std::string_view path, std::string_view name);
+// As is_hooked, for a value that may not exist: it is not among the names that an error suggests.
+bool may_be_hooked(std::string_view path, std::string_view name);
 // Returns true if a hook may replace the value.
 bool has_replacement(std::string_view path, std::string_view name);
 

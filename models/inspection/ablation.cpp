@@ -8,16 +8,13 @@
 //
 // Patching (causal tracing, Meng et al. 2022, arXiv:2202.05262; Zhang and Nanda 2023,
 // arXiv:2309.16042): this example runs with the other's residual state at one layer and position.
-// The result is the fraction of the difference between the examples that this restores,
-//   fraction = (m(patched) - m(this)) / (m(other) - m(this))   1: the other's behaviour is back; below 0: farther away
-//   m = z[the other's target] - z[this one's], of logits z at the requested position, or where the two examples
-//       differ most in m; for equal targets, m = z[the target]
-// States that are equal in both examples are not run: their fraction is 0. If the difference is
-// below min_difference, no fractions are computed.
+// The result is the fraction of the difference between the examples that this restores
+// (models/inspection/base/patching.h). States that are equal in both are not run: their fraction is 0.
 #include <algorithm>
 
 #include "engine/types/format.h"
-#include "engine/types/usage_error.h"
+#include "models/inspection/base/head_map.h"
+#include "models/inspection/base/patching.h"
 #include "models/inspection/base/residual_stream.h"
 #include "models/inspection/base/targets.h"
 #include "models/inspection/base/units.h"
@@ -61,33 +58,23 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Inspected
                    const AnalysisSettings& s) {
   const std::vector<Captured> head_outputs = capture(example, "head_output");
   if (head_outputs.empty()) return;
-  MapView map{.quantity = "loss increase (nats)", .rows = {}, .columns = {}, .values = {}, .has_sign = true};
-  map.axes = {"", "head"}, map.none = "not ablated";
-  std::vector<std::vector<double>> effects;
-  size_t max_count = 0;
+  std::vector<HeadRow> effects;
   const std::vector<size_t> layers = chosen_layers(head_outputs.size(), s.layer, "attention modules");
   for (const size_t layer : layers) {
     const std::string& path = head_outputs[layer].path;
     const int64_t heads = head_outputs[layer].value.size(-2);
     check_head(s.head, heads, path);
-    map.rows.push_back(path), effects.emplace_back();
+    effects.push_back({path, {}});
     for (int64_t head = 0; head < heads; ++head)
-      effects.back().push_back(
+      effects.back().values.push_back(
           s.head >= 0 && s.head != head
               ? NAN
               : ablation.without(text(path, " head ", head),
                                  {.hook = path + ".head_output", .region = {{-2, head, head + 1}}}));
-    max_count = std::max(max_count, effects.back().size());
     s.report_progress("ablated heads", effects.size(), layers.size());
   }
-  std::vector<double> values;
-  for (std::vector<double>& each : effects) {
-    each.resize(max_count, NAN);
-    values.insert(values.end(), each.begin(), each.end());
-  }
-  for (size_t head = 0; head < max_count; ++head) map.columns.push_back(std::to_string(head));
-  map.values =
-      Tensor::from(Shape{1, static_cast<int64_t>(effects.size()), static_cast<int64_t>(max_count)}, values, Dtype::f64);
+  MapView map = head_map("loss increase (nats)", effects, "not ablated");
+  map.has_sign = true;
   views.push_back({"Ablation", "ablation/heads", "Loss without each head",
                    "Increase of the example's loss without one head; below 0, the loss is lower without it.",
                    std::move(map)});
@@ -166,69 +153,6 @@ void analyze_ablations(std::vector<View>& views, const InspectedExample& example
 
 // ---- patching
 
-// A row of the logits, with m of this example (here) and of the other (there).
-struct RowDifference {
-  int64_t row;
-  int32_t own, others;  // the targets
-  double here, there;
-  double size() const { return std::abs(there - here); }
-};
-
-double measure(const Tensor& logits, const RowDifference& at) {
-  const std::vector<double> z = logits[at.row].to_vector();
-  const double others = z[static_cast<size_t>(at.others)];
-  return at.own == at.others ? others : others - z[static_cast<size_t>(at.own)];
-}
-
-// Returns rows with a target in both examples, largest difference first; only `position` if set.
-std::vector<RowDifference> differences(const InspectedExample& example, const InspectedExample& other,
-                                       int64_t position) {
-  const Tensor here = example.run(), there = other.run();
-  check(here.shape() == there.shape(), "inspect: the example and --patch_from have ", here.size(0), " and ",
-        there.size(0), " rows of logits, but patching requires equal numbers; give a --patch_from with as many tokens");
-  check_usage(position < here.size(0), "inspect: --position=", position,
-              " is out of range; positions have numbers from 0 to ", here.size(0) - 1);
-  const std::vector<int32_t> own = targets_of(example, here).by_row, others = targets_of(other, there).by_row;
-  std::vector<RowDifference> all;
-  for (int64_t row = 0; row < here.size(0); ++row) {
-    const auto i = static_cast<size_t>(row);
-    if ((position >= 0 && row != position) || own[i] < 0 || others[i] < 0) continue;
-    RowDifference at{row, own[i], others[i], 0, 0};
-    at.here = measure(here, at), at.there = measure(there, at);
-    all.push_back(at);
-  }
-  check(!all.empty(), "inspect: ", position < 0 ? text("no position") : text("--position=", position),
-        position < 0 ? " has a target in both examples; give longer examples"
-                     : " does not have a target in both examples; choose an earlier position, or give longer examples");
-  std::stable_sort(all.begin(), all.end(),
-                   [](const RowDifference& a, const RowDifference& b) { return a.size() > b.size(); });
-  return all;
-}
-
-std::string describe(const InspectedExample& example, const RowDifference& at) {
-  const std::string what = at.own == at.others ? text("the logit of '", example.target_name(at.own), "'")
-                                               : text("the logit of '", example.target_name(at.others),
-                                                      "' minus that of '", example.target_name(at.own), "'");
-  return text(what, " at position ", at.row, " (", significant(at.here, 4), " here, ", significant(at.there, 4),
-              " in the other example)");
-}
-
-// A smaller difference changes the odds of the targets by about a tenth at most: the model predicts
-// the same for both examples. A fraction of it would be a quotient of small numbers: any state
-// that moves the logits slightly would seem to restore all of it, or several times that.
-constexpr double min_difference = 0.1;
-
-View no_difference_view(const InspectedExample& example, std::span<const RowDifference> all, int64_t max_count) {
-  TableView table{{"position", "target here", "there", "m here", "there", "difference"}, "rllrrr", {}};
-  for (const RowDifference& at : all.first(std::min(all.size(), static_cast<size_t>(std::max<int64_t>(max_count, 1)))))
-    table.rows.push_back({std::to_string(at.row), example.target_name(at.own), example.target_name(at.others),
-                          significant(at.here, 4), significant(at.there, 4), signed_fixed(at.there - at.here, 4)});
-  return {"Ablation", "", "Patching from the other example: no difference to restore",
-          text("The model predicts the same for both examples: the largest difference, in ", describe(example, all[0]),
-               ", is below ", min_difference, ", so patching a state cannot restore any."),
-          std::move(table)};
-}
-
 // Labels the columns, with both labels where the examples differ: "Rome|Paris".
 void name_columns(MapView& map, const InspectedExample::Labels& own, const InspectedExample::Labels& others) {
   map.columns = own;
@@ -251,11 +175,7 @@ std::vector<double> restored_fractions(const InspectedExample& example, const Ro
   const int64_t positions = own.value.size(0);
   const auto patch = [&](int64_t begin, int64_t end) {  // positions [begin, end)
     if (own.value.slice(begin, end).to_vector() == others.value.slice(begin, end).to_vector()) return 0.0;
-    const Tensor logits = run_edited(example, {{.hook = own.name,
-                                                .region = {{1, begin, end}},
-                                                .operation = ValueEdit::Operation::set_to_other,
-                                                .other = others.value}});
-    return (measure(logits, at) - at.here) / (at.there - at.here);
+    return restored_fraction(example, at, own.name, {1, begin, end}, others.value);
   };
   std::vector<double> fractions;
   for (int64_t position = 0; position < positions; ++position) fractions.push_back(patch(position, position + 1));
@@ -265,7 +185,7 @@ std::vector<double> restored_fractions(const InspectedExample& example, const Ro
 
 void analyze_patches(std::vector<View>& views, const InspectedExample& example, const InspectedExample& other,
                      const AnalysisSettings& s, const std::vector<ResidualStream>& streams) {
-  check(&example.model() == &other.model(), "inspect: patching requires two examples of one model");
+  check_patchable(example, other);
   const std::vector<ResidualStream> other_streams = observe_streams(other).streams;
   for (size_t i = 0; i < streams.size(); ++i) {
     const ResidualState &own = streams[i].states[0], &others = other_streams.at(i).states[0];
@@ -274,9 +194,9 @@ void analyze_patches(std::vector<View>& views, const InspectedExample& example, 
           ", but patching requires equal numbers; give a --patch_from with as many tokens");
   }
   if (streams.empty()) return;
-  const std::vector<RowDifference> all = differences(example, other, s.position);
+  const std::vector<RowDifference> all = differences(example, other, s);
   if (all[0].size() < min_difference) {
-    views.push_back(no_difference_view(example, all, s.top));
+    views.push_back(no_difference_view("Ablation", example, all, s.top));
     return;
   }
   size_t states = 0, done = 0;

@@ -12,7 +12,7 @@
 // r_n, it is W_y c_k a_k, the direct logit attribution (Elhage et al. 2021,
 // transformer-circuits.pub/2021/framework; TransformerLens: logit_attrs). Contributions, the
 // embedding's and the head's bias then add up to z_y. With a final normalization they do not: its
-// statistics change with the removed term; linear attribution keeps them fixed. With
+// statistics change with the removed term; logit_attribution.cpp keeps them fixed. With
 // post-normalization the last state is not a sum of a_k, so there is no direct contribution.
 #include <algorithm>
 #include <set>

@@ -224,7 +224,10 @@ class LinearAttention final : public AttentionLayer {
     AttentionOptions plain = o;
     plain.scale = 1;
     const Tensor a = attention_weights(mapped, plain, Activation("identity"));
-    return normalize_ ? divided(a, sum(a, {-1}, true)) : a;
+    if (!normalize_) return a;
+    const Tensor total = sum(a, {-1}, true);
+    show_step(o, "weight_total", [&] { return total; });
+    return divided(a, total);
   }
   // Returns F of queries and keys; rows in no visible pair become 0 first, because F'(NaN) is NaN.
   std::pair<Tensor, Tensor> features(const AttentionInputs& in, const AttentionOptions& o) const {

@@ -84,7 +84,9 @@ class Pointwise final : public AttentionLayer {
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
     const Tensor n = length_.log_length(in, o.mask);
-    return scaled(attention_weights(in, o, function().activation()), n.reshape(Shape{n.size(0), 1, n.size(1), 1}));
+    const Tensor log_length = n.reshape(Shape{n.size(0), 1, n.size(1), 1});
+    show_step(o, "weight_factor", [&] { return scaled(Tensor::full_like(log_length, {1}, 1), log_length); });
+    return scaled(attention_weights(in, o, function().activation()), log_length);
   }
 
   double alpha_;

@@ -102,7 +102,9 @@ class ReluFormer final : public AttentionLayer {
       pass.add_loss("entropy_margin_loss", entropy_margin_loss(result.entropy, n));
   }
   Tensor weights(const AttentionInputs& in, const AttentionOptions& o) override {
-    return times_once(attention_weights(in, o, function().activation()), permute(factor(in, o), {0, 2, 1, 3}));
+    const Tensor f = permute(factor(in, o), {0, 2, 1, 3});
+    show_step(o, "weight_factor", [&] { return f; });
+    return times_once(attention_weights(in, o, function().activation()), f);
   }
 
   LengthScale length_;

@@ -186,7 +186,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, int6
   return (y * mask).reshape(x.shape());
 }
 
-class GroupNormalization final : public AffineNormalization {
+class GroupNormalization final : public AffineNormalization, public SubtractsMeans {
  public:
   struct Settings {
     int64_t groups = 8;
@@ -217,6 +217,12 @@ class GroupNormalization final : public AffineNormalization {
     const bool sequence = settings_.over == "sequence";
     return group_norm(x, weight_.value, bias_.value, settings_.groups, sequence, sequence ? pass.lengths : Tensor(),
                       settings_.epsilon);
+  }
+  Tensor without_means(const Tensor& x) const override {
+    const Tensor parts = x.reshape(
+        Shape{x.size(0), x.shape().rows() / x.size(0), settings_.groups, x.size(-1) / settings_.groups});
+    const Tensor means = settings_.over == "sequence" ? mean(parts, {1, 3}, true) : mean(parts, {3}, true);
+    return (parts - means).reshape(x.shape());
   }
 
  private:

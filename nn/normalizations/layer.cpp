@@ -104,7 +104,7 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
   return bias ? y + bias : y;
 }
 
-class LayerNormalization final : public AffineNormalization {
+class LayerNormalization final : public AffineNormalization, public SubtractsMeans {
  public:
   struct Settings {
     double epsilon = 1e-5;
@@ -123,6 +123,7 @@ class LayerNormalization final : public AffineNormalization {
   LayerNormalization(const Spec& spec, const NormalizationOptions& options)
       : AffineNormalization(options), epsilon_(settings_from<Settings>(spec).epsilon) {}
   Tensor forward(const Tensor& x, ForwardPass&) override { return layer_norm(x, weight_.value, bias_.value, epsilon_); }
+  Tensor without_means(const Tensor& x) const override { return x - mean(x, {-1}, true); }
   std::vector<Prediction> predicted(const InputStats& stats) const {
     const double gain = mean(weight_.value * weight_.value).to(Dtype::f64).item() / (stats.mean_square + epsilon_);
     return {

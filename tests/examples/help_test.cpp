@@ -239,7 +239,7 @@ complete_line orrery train --attention=poi
 complete_line orrery train --model = gpt-char-sm
 complete_line orrery train --keep_best =
 complete_line orrery metrics --format =
-complete_line orrery inspect --analysis = log
+complete_line orrery inspect --analysis = neu
 complete_line orrery train --metrics=ent
 complete_line orrery sweep --metric = t
 complete_line orrery compare --metrics = lo
@@ -252,7 +252,7 @@ cd ')" + folder.path() + R"(' && complete_line orrery train --data = my
   CHECK(lines_of(outcome.out) == std::vector<std::string>{"complete -F _orrery orrery", "verify_resume;",
                                                           "--decoder_attention=;", "pointwise;",
                                                           "--attention=pointwise;", "gpt-char-small;", "yes;no;",
-                                                          "csv;tensorboard;", "logit_lens;", "--metrics=entropy;",
+                                                          "csv;tensorboard;", "neurons;", "--metrics=entropy;",
                                                           "training_loss;", "loss;", "sparsemax;", "zsh;",
                                                           "my text.txt;"});
 }

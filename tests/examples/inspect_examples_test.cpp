@@ -114,7 +114,11 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
   REQUIRE(is_complete(
       run_orrery(Words{"train", "--out=" + plain, "--data=" + (folder / "cifar"), "--normalization=none"} + resnet)));
   CHECK(contains(inspect({plain}).out, "Predictions: Most likely classes"));  // no other analysis supports it
-  expect_error(run_orrery({"inspect", plain, "--analysis=heads"})).names("inspect").names("heads").offers("--hooks=*");
+  for (const char* const of_attention : {"heads", "logit_attribution", "attention_score", "gradient_times_input"})
+    expect_error(run_orrery({"inspect", plain, std::string("--analysis=") + of_attention}))
+        .names("inspect")
+        .names(of_attention)
+        .offers("--hooks=*");
   CHECK(inspect({plain, "--hooks=*"}).code == 0);
 }
 

@@ -176,6 +176,33 @@ TEST_CASE("report: analyses are included; their default example is held out or, 
   CHECK(!fs::exists(folder / "none.html"));
 }
 
+TEST_CASE("inspect: attribution, head patching, gradients and attention scores work from the command line") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run", {"--layers=2"}), page = folder / "page.html";
+  const Words answers = {"--answer=a", "--against=b"}, text = {run, "--text=abeabe"};
+  const Outcome logits = inspect(text + answers + Words{"--analysis=logit_attribution", "--html=" + page});
+  Message(logits.out).names("component").value("'a'").value("'b'").names("difference").names("all 9");
+  Message(logits.out).names("blocks.1.attention head 0").names("Contribution of each head");
+  CHECK(contains(read_file(page), "\"group\":\"Logit attribution\""));
+  const Outcome many = inspect({run, "--examples=3", "--analysis=logit_attribution", "--answer=a"});
+  Message(many.out).names("difference over").names("embedding").names("blocks.0.attention.1");
+  const Outcome heads = inspect(text + answers + Words{"--patch_from=eabeab", "--analysis=head_patching"});
+  Message(heads.out).names("Patching each head's output").names("the logit of 'a' minus that of 'b'");
+  const Outcome gradients = inspect(text + Words{"--analysis=gradient_times_input", "--position=3"});
+  Message(gradients.out).names("Gradient times embedding").names("position 3").names("ln p of 'b'");
+  const Outcome score = inspect(text + Words{"--analysis=attention_score", "--layer=1", "--head=0", "--position=4",
+                                             "--key=2"});
+  Message(score.out).names("blocks.1.attention head 0, query 4 'b', key 2 'e'").names("<q, k>").names("weight");
+  for (const Words& unused : {Words{"--answer=a"}, {"--against=a"}})
+    refusal(text + unused).names(unused[0].substr(0, unused[0].find('='))).offers("--analysis=logit_attribution");
+  refusal(text + Words{"--key=1"}).names("--key").offers("--analysis=attention_score");
+  refusal(text + Words{"--analysis=head_patching"}).names("head_patching").offers("--patch_from");
+  refusal(text + Words{"--analysis=logit_attribution", "--answer=abe"})
+      .names("--answer")
+      .value("abe")
+      .offers("predictions");
+}
+
 TEST_CASE("inspect: logit lens, ablation, neurons and normalization curves work from the command line") {
   const Folder folder;
   const std::string run = trained_run(folder, "run", {"--layers=2", "--normalization=dyt"}),

@@ -113,7 +113,10 @@ TEST_CASE("analysis: every analysis accepts every model; values are finite, miss
     CHECK(groups.contains("Predictions"));
     CHECK(groups.contains("Attention") == shows.contains("weights"));
     CHECK(groups.contains("Logit lens") == shows.contains("embedding"));
-    CHECK(groups.contains("Ablation") == shows.contains("embedding"));
+    for (const char* group : {"Ablation", "Logit attribution", "Gradient times input"})
+      CHECK(groups.contains(group) == shows.contains("embedding"));
+    CHECK(groups.contains("Attention score") == shows.contains("weights"));
+    CHECK(groups.contains("Head patching") == shows.contains("head_output"));
     CHECK(groups.contains("Normalization curves") == !normalizations_of(*model).empty());
     const bool has_slots = each.described().find("persistent") != std::string::npos;
     CHECK(groups.contains("Neurons") == (shows.contains("hidden") || has_slots));
@@ -121,7 +124,8 @@ TEST_CASE("analysis: every analysis accepts every model; values are finite, miss
     // One unit, one position, one head: the shorter views.
     AnalysisSettings one{.layer = 0, .head = 0, .slot = 1, .position = 0, .top = 3};
     if (!groups.contains("Attention")) one.head = -1;
-    for (const View& view : analyze(*inspected, "logit_lens, ablation, neurons, normalization_curves", one))
+    const std::string some = "logit_lens, ablation, neurons, normalization_curves, attention_score";
+    for (const View& view : analyze(*inspected, some, one))
       check_whole(view);
   }
 }

@@ -65,11 +65,18 @@ struct InspectSettings {
       "largest values",
       between(-1, 1e9));
     v("position|place", analysis.position,
-      "position (token or patch) for logit_lens and ablation, from 0; -1: that of the highest loss, and the last",
+      "position (token or patch) for logit_lens, patching, answers and attention_score, from 0; -1: that of the "
+      "highest loss, the largest difference, all, or the last",
       between(-1, 1e9));
+    v("key", analysis.key,
+      "key, or a slot behind the keys, for attention_score, from 0; -1: that of the largest weight", between(-1, 1e9));
+    v("answer", analysis.answer,
+      "token or class by name, for logit_attribution, gradient_times_input and patching; if not given, the target");
+    v("against", analysis.against,
+      "token or class against which the answer is set; if not given, the most likely other one");
     v("top", analysis.top, "entries printed per list", between(1, 1e6));
     v("patch_from|other", patch_from,
-      "second example (text, image or source) to patch values from, for --analysis=ablation and --edits");
+      "second example (text, image or source) to patch values from, for ablation, head_patching and --edits");
     v("corpus", corpus,
       "text as for train (16 MiB of a plain file), pipe or -, searched for top activations; default: the example");
     v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
@@ -142,14 +149,26 @@ Json json_of(const std::vector<ValueSummary>& values) {
 void check_analyses_use(const InspectSettings& s) {
   std::vector<std::string> analyses = split_list(s.analyses);
   for (std::string& name : analyses) name = models::with_current_metrics(name);
-  const auto check_used = [&](const std::string& value, const char* key, const char* analysis) {
-    check_usage(
-        value.empty() || s.analyses == "all" || std::find(analyses.begin(), analyses.end(), analysis) != analyses.end(),
-        "inspect: --", key, " is for the analysis ", analysis, ", which is not requested; add --analysis=", analysis,
-        ", or leave --", key, " out");
+  const auto requested = [&](const std::vector<std::string>& names) {
+    return s.analyses == "all" || std::find_first_of(analyses.begin(), analyses.end(), names.begin(), names.end()) !=
+                                      analyses.end();
   };
-  if (s.edits.empty()) check_used(s.patch_from, "patch_from", "ablation");
-  check_used(s.corpus, "corpus", "neurons");
+  const auto check_used = [&](const std::string& value, const char* key, const std::vector<std::string>& names) {
+    const bool one = names.size() == 1;
+    check_usage(value.empty() || requested(names), "inspect: --", key, " is for the ", one ? "analysis " : "analyses ",
+                join(names), one ? ", which is not" : ", of which none is", " requested; add --analysis=", names[0],
+                ", or leave --", key, " out");
+  };
+  if (s.edits.empty()) check_used(s.patch_from, "patch_from", {"ablation", "head_patching"});
+  check_used(s.corpus, "corpus", {"neurons"});
+  const std::vector<std::string> of_answers = {"logit_attribution", "gradient_times_input", "head_patching",
+                                               "ablation"};
+  check_used(s.analysis.answer, "answer", of_answers), check_used(s.analysis.against, "against", of_answers);
+  check_usage(s.analysis.key < 0 || requested({"attention_score"}),
+              "inspect: --key is for the analysis attention_score, which is not requested; add "
+              "--analysis=attention_score, or leave --key out");
+  check_usage(!s.patch_from.empty() || s.analyses == "all" || !requested({"head_patching"}),
+              "inspect: head_patching takes values from a second example; give one with --patch_from");
 }
 
 // Returns true if the user gives input, also an empty text.
@@ -232,7 +251,8 @@ models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExample
   if (s.examples == 0 && all == 0) add("", *make_example("inspect", trained, s.example));
   edits.check_applied();
   check(!metrics.empty(), "inspect: --analysis=", s.analyses,
-        " has no metrics of this model; choose from heads, logit_lens, ablation, neurons and normalization_curves");
+        " has no metrics of this model; choose from heads, logit_lens, logit_attribution, ablation, neurons and "
+        "normalization_curves");
   return metrics;
 }
 

@@ -178,8 +178,8 @@ void write_out(const std::string& out, std::span<const NamedArray> arrays, const
                const Json& origin) {
   if (out.ends_with(".csv")) {
     check(!metrics.empty(),
-          "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, neurons, "
-          "ablation or normalization_curves");
+          "inspect: these analyses return no metrics for --out; choose --analysis=heads, logit_lens, "
+          "logit_attribution, neurons, ablation or normalization_curves");
     write_metrics_csv(out, metrics);
     return print_written(out, metrics.size(), "metric");
   }

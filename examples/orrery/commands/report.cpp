@@ -31,7 +31,7 @@ struct ReportSettings {
   std::string out, title;
   SampleSettings samples;
   ExampleArgument example;
-  std::string analyses = "predictions, " + default_analyses;
+  std::string analyses = "predictions, " + default_analyses + ", logit_attribution, gradient_times_input";
   int64_t threads = 0;
 
   template <class V>

@@ -17,6 +17,8 @@ struct AnalysisSettings {
   int64_t layer = -1, head = -1;  // index of the attention or feed-forward, in order of execution; head; -1: all
   int64_t slot = -1;              // neuron (hidden unit) or persistent slot; -1: those with the largest values
   int64_t position = -1;          // position for the logit lens and patching; -1: the hardest to predict, the last
+  int64_t key = -1;               // key, or column of the weights, whose score is explained; -1: the largest weight
+  std::string answer = {}, against = {};  // names of a token or class, and of another; empty: base/answers.h
   int64_t top = 10;               // lines of a list
   int64_t seed = 1;               // of generated examples
   bool of_many = false;           // of many examples: leave out components that each example would choose

@@ -15,6 +15,12 @@ Tensor InspectedExample::run() const {
       .reshape(Shape{logits.numel() / choices, choices});
 }
 
+Tensor InspectedExample::run_with_graph() const {
+  const NoGrad recording(true);
+  nn::ForwardPass pass;
+  return forward(pass);
+}
+
 double InspectedExample::loss(const Tensor& logits) const { return loss_of(logits, targets_); }
 
 std::string display_token(std::string_view token) {

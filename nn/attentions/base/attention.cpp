@@ -323,7 +323,8 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOpti
   const std::vector<AttentionCall> calls = attention_calls(in, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool scores = false, rows = false, observed = is_hooked(path(), "weights");
-  for (const AttentionCall& call : calls) scores |= is_hooked(path(), call.options.hooked_name);
+  for (const AttentionCall& call : calls)
+    scores |= is_hooked(path(), call.options.hooked_name) | has_hooked_step(call.options);
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
   observed |= scores || rows;

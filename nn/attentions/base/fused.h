@@ -3,6 +3,7 @@
 // and options: engine/attention/attention.h.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "engine/attention/attention.h"
@@ -19,6 +20,11 @@ AttentionOutput attention(const AttentionInputs& inputs, const AttentionOptions&
 
 // ---- attention from simple operations, with (B, H, Tq, Tk) arrays: for references, hooks, row rules
 
+// Passes a value on the way from q and k to the weights to hooks that read it, if the name in the options is that of
+// scores: path.NAME, or path.slot_NAME for split slots. The names are in engine/autograd/hooks.h.
+void show_step(const AttentionOptions& options, std::string_view name, const std::function<Tensor()>& value);
+// Returns true if a hook reads such a step.
+bool has_hooked_step(const AttentionOptions& options);
 // Returns the scores (B, H, Tq, Tk + N), 0 where masked. Hooks get them by the name in the options.
 Tensor attention_scores(const AttentionInputs& inputs, const AttentionOptions& options);
 // Returns 1 where a key or slot is visible to a query, else 0 (also where the span's ramp gives

@@ -167,13 +167,31 @@ Tensor apply_function(const Activation& function, const Tensor& s, const Tensor&
   return permute(function(permute(s, {0, 2, 3, 1}), transpose(p)), {0, 3, 1, 2});  // heads as the channels of F
 }
 
+// Returns an empty name if the scores have none, as those of a feed-forward.
+std::string step_name(const AttentionOptions& o, std::string_view name) {
+  if (!o.hooked_name.ends_with("scores")) return "";
+  return o.hooked_name.starts_with("slot") ? text("slot_", name) : std::string(name);
+}
+
 }  // namespace
+
+void show_step(const AttentionOptions& o, std::string_view name, const std::function<Tensor()>& value) {
+  const std::string full = step_name(o, name);
+  if (!full.empty() && is_hooked(o.hooked_path, full)) hook(o.hooked_path, full, value());
+}
+bool has_hooked_step(const AttentionOptions& o) {
+  const auto names = {"score_query",    "score_key",       "score_scale", "score_position", "score_cap",
+                      "weight_largest", "weight_function", "weight_span", "weight_total",   "weight_factor"};
+  return std::any_of(names.begin(), names.end(), [&](const char* name) {
+    return may_be_hooked(o.hooked_path, step_name(o, name));
+  });
+}
 
 Tensor attention_scores(const AttentionInputs& in, const AttentionOptions& o) {
   const int64_t batch = in.query.size(0), queries = in.query.size(1), heads = in.query.size(2), size = in.query.size(3);
   const Tensor q = permute(in.query, {0, 2, 1, 3}), visible = scored_pairs(in, o), zero = Tensor::zeros_like(q, {1});
   const Tensor k = joined(heads_first(in.key, heads), in.slot_key ? slots_of(in.slot_key, batch, heads) : Tensor(), 2);
-  Tensor s = masked_matmul_transposed(q, k, visible) * o.scale;
+  Tensor s = masked_matmul_transposed(q, k, visible) * o.scale, position;
   const auto expand_term = [&](const Tensor& term) {  // slots have no distance
     const Tensor context_term = where(slice(visible, 3, 0, in.key.size(1)), term, zero);
     if (!in.slot_key) return context_term;
@@ -181,12 +199,20 @@ Tensor attention_scores(const AttentionInputs& in, const AttentionOptions& o) {
   };
   if (in.relative_embedding) {  // p_|x| for every pair: (Tq, Tk, D)
     const Tensor p = index_select(in.relative_embedding, distances(in, o, in.relative_embedding.size(0) - 1));
-    s = s + expand_term(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
+    position = expand_term(sum(q.reshape(Shape{batch, heads, queries, 1, size}) * p, {-1}) * o.scale);
+    s = s + position;
   }
   if (in.relative_bias) {
     const Tensor b = index_select(transpose(in.relative_bias), distances(in, o, in.relative_bias.size(1) - 1));
-    s = s + expand_term(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, in.key.size(1)}));
+    const Tensor term =
+        expand_term(permute(b, {2, 0, 1}).to(s.dtype()).reshape(Shape{1, heads, queries, in.key.size(1)}));
+    s = s + term, position = position ? position + term : term;
   }
+  show_step(o, "score_query", [&] { return q; });
+  show_step(o, "score_key", [&] { return k; });
+  show_step(o, "score_scale", [&] { return Tensor::full({1}, o.scale, Dtype::f64); });
+  show_step(o, "score_cap", [&] { return Tensor::full({1}, o.soft_cap, Dtype::f64); });
+  if (position) show_step(o, "score_position", [&] { return position; });
   if (o.soft_cap > 0) s = tanh(s / o.soft_cap) * o.soft_cap;
   return o.hooked_name.empty() ? s : hook(o.hooked_path, o.hooked_name, s);
 }
@@ -206,7 +232,12 @@ Tensor attention_weights(const AttentionInputs& in, const AttentionOptions& o,
   const Tensor visible = attention_mask(in, o), counted = scored_pairs(in, o);
   const Tensor m = in.span ? span_mask(ramp_value(in, o)) : Tensor();
   const auto masked = [&](const Tensor& w) { return where(counted, m ? w * m : w, zero); };
-  if (function) return masked(apply_function(*function, where(counted, s, zero), in.parameters));
+  if (m) show_step(o, "weight_span", [&] { return m; });
+  if (function) {
+    const Tensor w = apply_function(*function, where(counted, s, zero), in.parameters);
+    show_step(o, "weight_function", [&] { return w; });
+    return masked(w);
+  }
   const Tensor masked_s = where(visible, s, Tensor::full_like(s, {1}, -INFINITY));
   const Tensor largest = max(masked_s, -1, true).detach();
   const Tensor some = heaviside(sum(broadcast_to(visible, s.shape()), {-1}, true));  // nothing visible: zeros
@@ -214,8 +245,11 @@ Tensor attention_weights(const AttentionInputs& in, const AttentionOptions& o,
   // an infinite exponential times its weight of 0 would be NaN.
   const Tensor limit = Tensor::full_like(s, {1}, s.dtype() == Dtype::f64 ? -700 : -80);
   const Tensor below = -maximum(limit, where(some, largest, zero) - s);
-  const Tensor e = masked(exp(where(counted, below, zero)));
-  return where(some, e / where(some, sum(e, {-1}, true), Tensor::full_like(s, {1}, 1)), zero);
+  const Tensor exponential = exp(where(counted, below, zero)), e = masked(exponential), total = sum(e, {-1}, true);
+  show_step(o, "weight_largest", [&] { return largest; });
+  show_step(o, "weight_function", [&] { return exponential; });
+  show_step(o, "weight_total", [&] { return total; });
+  return where(some, e / where(some, total, Tensor::full_like(s, {1}, 1)), zero);
 }
 
 Tensor apply_weights(const Tensor& weights, const AttentionInputs& in, const AttentionOptions& o) {

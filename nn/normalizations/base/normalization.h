@@ -21,6 +21,13 @@ Registry<NormalizationEntry>& normalizations();
 // Makes a module (..., width) -> (..., width): "layer", "layer(epsilon=1e-6)", "dyt(0.5)", "none".
 std::unique_ptr<Module> make_normalization(const Spec& spec, const NormalizationOptions& options);
 
+// A normalization that subtracts means of x: with its divisors held fixed, y is linear in the rest.
+class SubtractsMeans {
+ public:
+  virtual ~SubtractsMeans() = default;
+  virtual Tensor without_means(const Tensor& x) const = 0;  // x without padding
+};
+
 // A normalization with a weight and, if the options have one, a bias per channel, initially 1 and 0.
 class AffineNormalization : public Module {
  public:
