@@ -113,6 +113,13 @@ class ClaimReader {
                           : "leave it out, because orrery study sets it");
   }
 
+  std::string edits_of(const toml::table& variant) const {
+    const toml::node* const edits = variant.get("edits");
+    check(!edits || edits->is_string(), edits ? location(*edits) : path_,
+          ": edits must be a text, as in edits = \"blocks.0.attention.3*0; embedding*2\"");
+    return edits ? edits->as_string()->get() : "";
+  }
+
   void read_variants() {
     const toml::table* const variants = table_at("variants");
     check(variants && !variants->empty(), path_,
@@ -128,7 +135,7 @@ class ClaimReader {
       check(is_name, location(*node), ": the variant name '", name,
             "' is invalid; use letters, digits and _, no digit first; the name swept is reserved");
       toml::table& table = *table_["variants"][name].as_table();
-      const std::string edits = table["edits"].value_or(std::string());
+      const std::string edits = edits_of(table);
       table.erase("edits");
       check(edits.empty() || claim_.kind == Claim::Kind::trained, location(*node), ": the variant '", name,
             "' has edits, which change a trained model, but the claim's kind is ", models::name(claim_.kind),

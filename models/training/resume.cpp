@@ -193,6 +193,12 @@ std::vector<TrainingData> training_data(const CheckpointState& state) {
   return all;
 }
 
+Fingerprint held_out_data(const CheckpointState& state) {
+  if (setting_of(make_settings(state.settings), "validation_data").empty()) return state.text;
+  const auto found = state.extra_inputs.find("validation_data");
+  return found == state.extra_inputs.end() ? Fingerprint() : found->second;
+}
+
 std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all) {
   std::vector<TrainingData> distinct;
   for (TrainingData& data : all) {

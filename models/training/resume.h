@@ -23,6 +23,8 @@ bool has_new_data(const TrainSettings& now, const CheckpointState& before, const
 // Returns all data that the checkpoint's weights were trained on: first the run's own, then data
 // that allow_new_text replaced and the training data of the weights from init_from.
 std::vector<TrainingData> training_data(const CheckpointState& state);
+// Returns the fingerprint of the data that the run validated on, or held out a part of; without a hash if unknown.
+Fingerprint held_out_data(const CheckpointState& state);
 // Marks all entries as training data of init_from, for a run that starts from these weights, and
 // merges equal entries.
 std::vector<TrainingData> as_of_init_from(std::vector<TrainingData> all);

@@ -103,6 +103,18 @@ TEST_CASE("edits: variants of a claim that differ by edits share their runs") {
                                                      "[variants.whole]\n[variants.without]\nedits = \"" + edits +
                                                          "\"\n")));
   };
-  wrong("blocks.7.attention*0", trained).names("claim.toml").value("blocks.7.attention*0");
+  const std::string rows = read_file(folder / "study/runs.csv");  // the runs as they were trained
+  CHECK(rows.find("\"without, before its edits logits=0\",1,") != rows.npos);
+  const auto runs = written_runs(folder / "pool");
+  wrong("blocks.7.attention*0", "kind = \"trained\"\nseeds = [7, 8]\nmetric = \"validation_loss\"\n")
+      .names("claim.toml")
+      .value("blocks.7.attention*0");
+  CHECK(written_runs(folder / "pool") == runs);  // before a run was trained
+  for (const char* const other : {"[\"logits=0\"]", "3", "true"})
+    expect_error(run_study(folder, claim_text(folder, trained + "refuted_if = \"without < whole\"\n",
+                                              std::string("[variants.whole]\n[variants.without]\nedits = ") + other + "\n")))
+        .names("claim.toml")
+        .names("edits")
+        .offers("a text");
   wrong("embedding*0", "kind = \"derived\"\nseeds = [1, 2, 3]\nmetric = \"loss\"\n").names("edits").value("derived");
 }

@@ -66,6 +66,9 @@ TEST_CASE("few-shot: other data, with classes that the model does not know, and 
   const auto elsewhere = json_of(run_orrery({"evaluate", run, "--few_shot=3", "--json", "--data=" + scraps + "/shapes",
                                              "--validation_data=" + scraps + "/shapes/train"}))["few_shot"];
   CHECK(elsewhere["test_examples"] == 8);
+  expect_error(run_orrery({"evaluate", run, "--few_shot=3", "--data=" + scraps + "/shapes", "--edits=blocks.0@500*0"}))
+      .names("edits")
+      .value("blocks.0@500*0");
 }
 
 TEST_CASE("few-shot: --out writes features and weights, and replaces only its own files") {

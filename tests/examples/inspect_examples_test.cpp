@@ -194,6 +194,25 @@ TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out ex
   refusal({run, "--examples=2", "--analysis=attention"}).value("attention").names("metrics").offers("heads");
 }
 
+TEST_CASE("inspect and evaluate warn if the run's data are not those that it was trained on") {
+  const Folder folder;
+  const std::string held_out = folder.write("held_out.txt", tiny_text());
+  for (const Words& more : {Words{}, Words{"--validation_data=" + held_out}}) {
+    const std::string run = trained_run(folder, more.empty() ? "run" : "with_held_out", more);
+    const std::string file = more.empty() ? folder / "text.txt" : held_out;
+    const auto warned = [&](const Words& words) {
+      const Outcome outcome = run_orrery(words);
+      REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+      return contains(outcome.err, "warning: " + file + " (");
+    };
+    for (const char* const command : {"inspect", "evaluate"}) CHECK_FALSE(warned({command, run}));
+    folder.write(file.substr(file.rfind('/') + 1), tiny_text() + "abe");
+    for (const char* const command : {"inspect", "evaluate"}) CHECK(warned({command, run}));
+    CHECK_FALSE(warned({"inspect", run, "--text=abe"}));
+    CHECK_FALSE(warned({"evaluate", run, "--validation_data=" + file}));
+  }
+}
+
 TEST_CASE("inspect: --checkpoints=all shows metrics at each checkpoint that a run keeps") {
   const Folder folder;
   const std::string run = trained_run(folder, "run", {"--checkpoint_every=1", "--keep_checkpoints=0"});

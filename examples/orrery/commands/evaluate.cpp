@@ -155,7 +155,7 @@ void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
 }
 
 int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std::string& run,
-                      const LoadedRun& trained) {
+                      const LoadedRun& trained, const models::Edits& edits) {
   JsonOutput json(s.json);
   // Data that the user gives have their own test examples, not those of the run.
   if (argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data") &&
@@ -168,6 +168,7 @@ int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std
     progress->fraction("features", fraction);
   });
   progress.reset();
+  edits.check_applied();
   warn(found.notes);
   if (!s.few_shot.out.empty()) write_few_shot(s.few_shot.out, found);
   if (json) {
@@ -221,7 +222,7 @@ int evaluate(const Arguments& arguments) {
     apply_bounds("evaluate", s.begin, trained);
     nn::move(*trained.model, device);
     const auto edits = begin_edits("evaluate", s.edits, *trained.model, true);
-    return evaluate_few_shot(s, arguments, run, trained);
+    return evaluate_few_shot(s, arguments, run, trained, *edits);
   }
   drop_training_data(s, arguments);
   check_data_exists(s, arguments);
@@ -233,6 +234,8 @@ int evaluate(const Arguments& arguments) {
   options.progress = [&](const std::string& done, double fraction) { progress->fraction(done, fraction); };
   const auto task = models::tasks().at(trained.settings.task).make(task_settings, model_settings, options);
   warn(task->warnings());
+  if (!argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data"))
+    warn_about_data(trained, *task);
   nn::move(*trained.model, device);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   const auto edits = begin_edits("evaluate", s.edits, *trained.model, task->stream_context() == 0);

@@ -116,6 +116,7 @@ HeldOutExamples::HeldOutExamples(const std::string& command, const LoadedRun& tr
           ", for a held-out example; give an example with --text, --image or --source");
   if (paths.empty() && find_setting(task_settings.members(), "data")) return;
   task_ = models::tasks().at(trained.settings.task).make(task_settings, model_settings, evaluation_options(trained));
+  warn_about_data(trained, *task_);
 }
 
 std::unique_ptr<models::InspectedExample> HeldOutExamples::at(int64_t number, const LoadedRun& trained) const {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/autograd/hooks.h"
+#include "engine/system/files.h"
 #include "engine/system/parallel.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/commands.h"
@@ -327,11 +328,18 @@ Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, con
   if (!gives_example) held_out.emplace("inspect", last);
   std::vector<models::StepMetrics> steps;
   for (const std::string& checkpoint : checkpoints) {
-    LoadedRun trained = load_run("inspect", checkpoint);
+    LoadedRun trained;
+    try {
+      trained = load_run("inspect", checkpoint);
+    } catch (const Error&) {
+      if (folder_exists(checkpoint)) throw;
+      note(checkpoint + " is left out: the run, which is training, has removed it");
+      continue;
+    }
     apply_bounds("inspect", s.begin, trained);
-    steps.push_back({models::read_state(checkpoint).step,
-                     metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint).means()});
+    steps.push_back({trained.step, metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint).means()});
   }
+  check(!steps.empty(), "inspect: ", run, " has removed all checkpoints that it had; try again");
   Results results{metrics_by_step(steps), {}, {{"run", run}}};
   results.views[0].caption =
       text("At the ", pluralize(static_cast<int64_t>(steps.size()), "checkpoint"), " that the run keeps",

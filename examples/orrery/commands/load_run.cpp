@@ -41,6 +41,7 @@ LoadedRun read_checkpoint(const std::string& command, const std::string& checkpo
   models::with_plugin_hint(checkpoint + "/..", [&] {
     trained.settings = models::make_settings(state.settings);
     trained.trained_on = models::training_data(state);
+    trained.held_out = models::held_out_data(state), trained.step = state.step;
     check_model_size(command, trained.settings, checkpoint + "/weights.safetensors");
     trained.model = models::make_model(trained.settings);
   });
@@ -61,6 +62,12 @@ std::string take_run(const std::string& checkpoint, std::vector<std::string>& wo
   const std::string run = words[0];
   words.erase(words.begin());
   return run;
+}
+
+void warn_about_data(const LoadedRun& trained, const models::Task& task) {
+  if (trained.held_out.sha256.empty() || trained.held_out == task.fingerprint()) return;
+  warn(text(task.data(), " (", task.fingerprint().bytes, " bytes) has changed since the run read it (",
+            trained.held_out.bytes, " bytes): what it holds out now may be data that the model was trained on"));
 }
 
 void warn_about_version(const std::string& run, const std::string& version) {

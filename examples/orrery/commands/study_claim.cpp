@@ -172,6 +172,7 @@ int test_claim_file(const StudySettings& s, const std::string& file, const std::
                      claim.sweep.empty() ? "" : text(claim.swept_values(), " values of ", claim.sweep[0].key, ", "),
                      samples_text(claim), timed ? "" : ", " + std::to_string(runs) + " runs"));
   check_variants_differ(claim, s.data);
+  check_edits(claim, s.data);
   check_few_shot_sets(claim, s.data);
   const std::vector<std::string> notes = notes_of_meaning(claim, s.data);
   if (!s.smoke) warn(notes);

@@ -18,6 +18,7 @@
 #include "models/study/metric_names.h"
 #include "models/tasks/base/task.h"
 #include "models/training/run_folder.h"
+#include "models/training/run_plan.h"
 #include "models/training/run_reporter.h"
 
 namespace orrery::program {
@@ -27,22 +28,24 @@ using models::Claim;
 using models::LogRow;
 using models::Outcome;
 
+// Calls work(); an error names the variant's place in the claim.
+void in_variant(const models::Variant& variant, const auto& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(variant.location, ": ", error.what());
+  }
+}
+
 // Calls measure(trained) with the model of the run's last checkpoint, under the variant's edits.
 template <class Measure>
 std::map<std::string, double> measured_under_edits(const models::Variant& variant, const std::string& folder,
                                                    const Measure& measure) {
   const LoadedRun trained = load_run("study", folder);
   std::unique_ptr<models::Edits> edits;
-  const auto in_claim = [&](const auto& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      fail(variant.location, ": ", error.what());
-    }
-  };
-  in_claim([&] { edits = begin_edits("study", variant.edits, *trained.model, false); });
+  in_variant(variant, [&] { edits = begin_edits("study", variant.edits, *trained.model, false); });
   std::map<std::string, double> found = measure(trained);
-  in_claim([&] { edits->check_applied(); });
+  in_variant(variant, [&] { edits->check_applied(); });
   return found;
 }
 
@@ -153,6 +156,17 @@ void check_metrics(const Claim& claim, const std::string& variant, const models:
     } catch (const Error& error) {
       fail(where, ": ", error.what());
     }
+  }
+}
+
+void check_edits(const Claim& claim, const std::string& data) {
+  for (const models::Variant& variant : claim.variants) {
+    if (variant.edits.empty()) continue;
+    auto settings = settings_of_study(claim, variant, 0, claim.seeds[0], 0, data);
+    const models::RunStart start(settings, "");
+    const auto task = models::make_task(settings, start);  // sets what the data determine, such as the vocabulary
+    const auto model = models::make_model(settings);
+    in_variant(variant, [&] { begin_edits("study", variant.edits, *model, false); });
   }
 }
 

@@ -20,6 +20,8 @@ models::RunLog rows_of(const models::Claim& claim, const models::Variant& varian
 void check_measured(const models::Claim& claim, const std::string& folder, const models::Outcome& outcome);
 // Throws if a metric is missing. The error explains how to enable a registered metric.
 void check_metrics(const models::Claim& claim, const std::string& variant, const models::RunLog& rows);
+// Throws if a model with the variants' settings lacks what their edits name. Call it before the runs are trained.
+void check_edits(const models::Claim& claim, const std::string& data);
 // Throws if the data of [few_shot] cannot be read or have too few examples. Call it before the runs are trained.
 void check_few_shot_sets(const models::Claim& claim, const std::string& data);
 

@@ -122,7 +122,8 @@ class Study {
     models::TrainSettings settings = settings_of_study(claim_, its, swept, seed, lr, data_);
     const std::string id = ids_.of(models::run_hash(settings));
     steps_of_[id] = settings.steps;
-    rows.add(label_of(claim_, its, swept) + more, std::move(settings), id);
+    const std::string edits = its.edits.empty() ? "" : ", before its edits " + its.edits;  // a run is not edited
+    rows.add(label_of(claim_, its, swept) + edits + more, std::move(settings), id);
     variants_of_[id].insert(variant);
     return id;
   }
