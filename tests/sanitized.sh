@@ -15,11 +15,11 @@ undefined=$undefined,returns-nonnull-attribute,shift,signed-integer-overflow,unr
 case $kind in
   address)
     compiler=clang++ sanitizers=address,$undefined more=orrery
-    all="engine_tests nn_tests models_tests fuzz_tests"
+    all="engine_tests nn_tests models_tests examples_tests fuzz_tests"
     ;;
   thread) compiler=g++ sanitizers=thread more= all="engine_tests nn_tests" ;;
   *) echo "unknown sanitizer $kind; use address or thread" && exit 1 ;;
 esac
 [ $# -gt 0 ] || set -- $all
 OPTIONS="${OPTIONS:-} -DCMAKE_CXX_COMPILER=$compiler -DORRERY_EMULATE_CUDA=OFF -DORRERY_SANITIZE=$sanitizers" \
-  TARGETS="$more $*" BUILD=build/$kind sh tests/run.sh -R "^($(echo "$*" | tr ' ' '|'))\$" --timeout 1200
+  TARGETS="$more $*" BUILD=build/$kind sh tests/run.sh -R "^($(echo "$*" | tr ' ' '|'))\$" --timeout 7200

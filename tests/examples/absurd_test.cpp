@@ -7,6 +7,7 @@
 
 #include "tests/examples/training.h"
 #include "tests/support/message.h"
+#include "tests/support/sanitizers.h"
 
 namespace {
 
@@ -84,7 +85,8 @@ TEST_CASE("memory: train reports its memory use before the first step") {
               "time\\b.* [\\d.,]+ ms\\b.* \\d:\\d\\d .*\\b4 .*\nstep 1/4"));
 }
 
-TEST_CASE("memory: under any ulimit -v, train succeeds or ends with one error message") {
+TEST_CASE("memory: under any ulimit -v, train succeeds or ends with one error message" *
+          doctest::skip(orrery::address_sanitizer)) {
   const Folder folder;
   std::string command = "exec \"$ORRERY\"";
   for (const std::string& word : train_tiny(folder, "run")) command += " '" + word + "'";

@@ -10,6 +10,7 @@
 
 #include "tests/examples/process_io.h"
 #include "tests/support/message.h"
+#include "tests/support/sanitizers.h"
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
@@ -239,7 +240,8 @@ TEST_CASE("process I/O: errors of the file system are reported with the path") {
   expect_refusal({"list", "a\x1b[2Jb\nc"}).names("list").value("a\\x1b[2Jb\\x0ac");
 }
 
-TEST_CASE("process I/O: too little address space gives an error message, even before main begins") {
+TEST_CASE("process I/O: too little address space gives an error message, even before main begins" *
+          doctest::skip(orrery::address_sanitizer)) {
   const Folder folder;
   const std::string command = command_of(train_tiny(folder));
   for (int megabytes = 20; megabytes <= 400; megabytes += 20) {
