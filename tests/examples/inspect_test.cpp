@@ -321,7 +321,7 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
     refusal({out, "--example=held_out:1000000"}).names("--example").value("1000000").offers("choose one");
     const Outcome report = run_orrery({"report", out, "--example=held_out:1", "--out=" + (folder / "report.html")});
     REQUIRE_MESSAGE(report.code == 0, report.err);
-    CHECK(contains(read_file(folder / "report.html"), "Example held_out:1 of the run's"));
+    CHECK(contains(read_file(folder / "report.html"), "Example: held_out:1 of the run's"));
   }
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(
@@ -462,7 +462,7 @@ TEST_CASE("report: analyses are included; their default example is held out or, 
     return read_file(page);
   };
   CHECK(contains(made({}), "\"title\":\"Metrics of each head\""));
-  CHECK(contains(made({}), "Example held_out:0 of the run's held-out data."));
+  CHECK(contains(made({}), "Example: held_out:0 of the run's held-out data."));
   fs::rename(folder / "text.txt", folder / "moved.txt");
   CHECK(contains(made({}), "Example: a text that the model generates."));
   expect_error(run_orrery({"report", run, "--example=held_out:0"})).names("text.txt").names("--data").offers("--text");
