@@ -79,7 +79,7 @@ class View:
     kind map: values (maps, rows, columns), NaN for none; names, rows, columns.  bars: names, values, low, high.
     table: columns, rows (texts).  lines: lines as {name: (x, y)}.  lens: words, probability, log_probability and rank
     (rows, columns), targets.  tokens: tokens, values.  choices: choices and target of each position as (name,
-    probability).  image: positions.
+    probability).  image: positions.  components: components as {path: its data}.
     """
 
     def __init__(self, data, page=""):
@@ -112,6 +112,9 @@ class View:
             self.choices = [[pair(choice) for choice in each] for each in data["choices"]]
         elif self.kind == "image":
             self.positions = data["positions"]
+        elif self.kind == "components":
+            self.components = {each["path"]: dict(each, formulas=[data["formulas"][i] for i in each["formulas"]])
+                               for each in data["components"]}
 
     def __repr__(self):
         return f"<{self.kind} {self.title!r}>"

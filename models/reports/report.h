@@ -1,7 +1,7 @@
 // Report: a list of sections of pure data that the page's script draws (examples/orrery/page):
 //   {"group": "Curves", "kind": "curves", "title": "gradient norm", "text": "...", "data": {...}}
-// Sections of one group share a heading; those with the same "view" are side by side, a run each; `text` is printed
-// next to the plot. Kinds and their data:
+// Sections of one group share a heading; those with the same "view" are side by side, each of the "run" of this number,
+// and have the same scales; `text` is printed next to the plot. Kinds and their data:
 //   values    {"items": [{"name", "value", "note"}]}          single values
 //   curves    report_curves.h
 //   table     {"columns": [{"name", "align": "left" or "right"}], "rows": [[text...]], "marked": [row numbers]}
@@ -23,10 +23,13 @@
 //              position], "probability": packed, "targets": [name or ""], "target_probability": packed,
 //              "shown": number of the position that is shown first}
 //   image     {"shape": [H, W, C], "base64": a byte per channel, "positions": [labels]; "ROW,COLUMN": a patch}
+//   components {"components": [{"path", "kind", "spec", "tensors": ["weight (8, 4)"], "parameters", "heads", "units",
+//              "slots": 0 for none, "span": [tokens], "formulas": [numbers]}], a module before those in it,
+//              "formulas": [{"family", "name", "formula", "file", "link": "" for none}]}
 //   bars      {"quantity", "rows": [{"name", "value", "low", "high", "note"}], "zero": bool}     low and high, or null;
 //                                                         with zero its position is marked
 //   formula   {"entries": [{"family", "name", "used", "formula", "derivation", "settings", "properties", "source",
-//              "file"}]}
+//              "file", "link"}]}
 // packed: the output of packed_values, row by row.
 #pragma once
 

@@ -1,10 +1,12 @@
 #include "models/reports/report_components.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "models/architectures/masks.h"
-#include "models/catalogue/catalogue.h"
+#include "models/catalogue/named_members.h"
+#include "nn/base/spec_family.h"
 
 namespace orrery::models {
 namespace {
@@ -35,8 +37,7 @@ class UsedComponents {
       if (setting.key.starts_with("losses.") && print_value(setting) != "0")
         add("loss", setting.key.substr(7), assignment);
       if (!spec || setting.limits.family.empty()) continue;
-      add(setting.limits.family, spec->name, assignment);
-      add_items(*spec, assignment);
+      add(setting.limits.family, *spec, assignment);
     }
   }
   const std::vector<UsedComponent>& all() const { return components_; }
@@ -44,36 +45,19 @@ class UsedComponents {
  private:
   static std::string parse_name(const std::string& spec) { return spec.substr(0, spec.find('(')); }
 
-  // Adds components that a spec names: activations, normalizations in settings called so, and
-  // attention settings by key or by value.
-  void add_items(const Spec& spec, const std::string& assignment) {
-    for (const Spec::Item& item : spec.items) {
-      const std::string& value = item.value.name;
-      if (value == "none" || value == "no" || value == "yes") continue;
-      add("activation", value, assignment);
-      if (item.key.find("norm") != std::string::npos) add("normalization", value, assignment);
-      add("attention_setting", item.key, assignment);
-      add("attention_setting", value, assignment);
-      add_items(item.value, assignment);
+  // Ignores names that the family lacks: many values are numbers or other names.
+  void add(const std::string& family, const Spec& spec, const std::string& assignment) {
+    for (const NamedMember& member : members_named(catalogue_, family, spec)) {
+      const auto known = std::find_if(components_.begin(), components_.end(),
+                                      [&](const UsedComponent& p) { return p.entry == member.entry; });
+      if (known == components_.end())
+        components_.push_back({member.family, member.entry, assignment});
+      else if (known->used.find(assignment) == std::string::npos)
+        known->used += "\n" + assignment;
     }
   }
-
-  // Ignores names that the family lacks: many values are numbers or other names.
   void add(const std::string& family, const std::string& name, const std::string& assignment) {
-    for (const CatalogueFamily& each : catalogue_) {
-      if (each.name != family) continue;
-      for (const CatalogueEntry& entry : each.entries) {
-        const bool meant =
-            entry.name == name || std::find(entry.aliases.begin(), entry.aliases.end(), name) != entry.aliases.end();
-        if (!meant) continue;
-        const auto known = std::find_if(components_.begin(), components_.end(),
-                                        [&](const UsedComponent& p) { return p.entry == &entry; });
-        if (known == components_.end())
-          components_.push_back({family, &entry, assignment});
-        else if (known->used.find(assignment) == std::string::npos)
-          known->used += "\n" + assignment;
-      }
-    }
+    add(family, Spec{name, {}}, assignment);
   }
 
   std::vector<CatalogueFamily> catalogue_ = catalogue();
@@ -89,10 +73,9 @@ Json pairs(const std::vector<std::pair<std::string, std::string>>& given) {
 
 }  // namespace
 
-void add_components(Json& sections, std::span<const ReportedRun> runs, const Derivation& derivation) {
+void add_components(Json& sections, std::span<const TrainSettings> settings, const Derivation& derivation) {
   UsedComponents components;
-  for (const ReportedRun& run : runs)
-    if (run.settings) components.add_settings(*run.settings);
+  for (const TrainSettings& each : settings) components.add_settings(each);
   if (components.all().empty()) return;
   Json entries = Json::array();
   for (const UsedComponent& component : components.all()) {
@@ -104,6 +87,7 @@ void add_components(Json& sections, std::span<const ReportedRun> runs, const Der
                        {"used", component.used},
                        {"formula", component.entry->formula},
                        {"file", head.file},
+                       {"link", head.link},
                        {"derivation", head.text},
                        {"settings", pairs(component.entry->settings)},
                        {"properties", pairs(component.entry->properties)},
@@ -111,6 +95,28 @@ void add_components(Json& sections, std::span<const ReportedRun> runs, const Der
   }
   sections.push_back(
       report_section("Formulas", "formula", "Components named in the settings", "", {{"entries", entries}}));
+}
+
+void add_formulas(ComponentsView& tree, const Derivation& derivation) {
+  const std::vector<CatalogueFamily> all = catalogue();
+  std::map<std::string, size_t> numbers;
+  for (ComponentsView::Component& component : tree.components) {
+    const auto add = [&](const std::string& family, const std::string& name, const std::string& formula) {
+      const auto [known, is_new] = numbers.emplace(family + "/" + name, tree.formulas.size());
+      const SourceHead source = is_new ? derivation(family, name) : SourceHead();
+      if (is_new) tree.formulas.push_back({family, name, formula, source.file, source.link});
+      component.formulas.push_back(known->second);
+    };
+    if (!component.spec.empty()) {
+      const Spec spec = nn::spec_families().at(component.kind).resolved(parse_spec(component.spec));
+      for (const NamedMember& member : members_named(all, component.kind, spec))
+        add(member.family, member.entry->name, member.entry->formula);
+    } else if (const CatalogueEntry* const layer = find_entry(all, "layer", component.kind)) {
+      add("layer", layer->name, layer->formula);
+    } else {
+      add("", component.kind, "");
+    }
+  }
 }
 
 }  // namespace orrery::models

@@ -52,6 +52,7 @@ void add_signal_propagation(Json& sections, const std::string& name, const Signa
 
 void add_signal_propagation(Json& sections, std::span<const ReportedRun> runs) {
   for (const ReportedRun& run : runs) {
+    const size_t first = sections.size();
     const std::string file = signal_propagation_to_read(run.folder);
     if (!file_exists(file)) continue;
     try {
@@ -60,6 +61,7 @@ void add_signal_propagation(Json& sections, std::span<const ReportedRun> runs) {
       sections.push_back(
           report_section(group, "text", run.name, "", {{"items", {{{"name", "read error"}, {"text", error.what()}}}}}));
     }
+    for (size_t i = first; i < sections.size() && runs.size() > 1; ++i) sections[i]["run"] = &run - runs.data();
   }
 }
 

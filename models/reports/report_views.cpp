@@ -151,15 +151,41 @@ Json section_of(const View& view, const ImageView& image) {
                          {"positions", image.positions}});
 }
 
-// The example and its predictions are the first group.
-bool is_of_example(const View& view) { return view.group == "Predictions"; }
+Json section_of(const View& view, const ComponentsView& tree) {
+  return report_section(view.group, "components", view.title, view.caption, components_json(tree));
+}
+
+// The example and its predictions are the first group, the tree of components the last.
+int place_of(const View& view) { return view.group == "Predictions" ? 0 : view.group == "Components" ? 2 : 1; }
 
 }  // namespace
 
+Json components_json(const ComponentsView& tree) {
+  Json components = Json::array(), formulas = Json::array();
+  for (const ComponentsView::Component& each : tree.components)
+    components.push_back({{"path", each.path},
+                          {"kind", each.kind},
+                          {"spec", each.spec},
+                          {"tensors", each.tensors},
+                          {"parameters", each.parameters},
+                          {"heads", each.heads},
+                          {"units", each.units},
+                          {"slots", each.slots},
+                          {"span", each.span},
+                          {"formulas", each.formulas}});
+  for (const ComponentsView::Formula& each : tree.formulas)
+    formulas.push_back({{"family", each.family},
+                        {"name", each.name},
+                        {"formula", each.formula},
+                        {"file", each.file},
+                        {"link", each.link}});
+  return {{"components", std::move(components)}, {"formulas", std::move(formulas)}};
+}
+
 void add_views(Json& sections, std::span<const View> views) {
-  for (const bool of_example : {true, false})
+  for (const int place : {0, 1, 2})
     for (const View& view : views)
-      if (is_of_example(view) == of_example)
+      if (place_of(view) == place)
         sections.push_back(std::visit([&](const auto& data) { return section_of(view, data); }, view.data));
 }
 

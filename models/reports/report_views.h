@@ -8,6 +8,9 @@
 
 namespace orrery::models {
 
+// Returns the data of a section `components`.
+Json components_json(const ComponentsView& tree);
+
 void add_views(Json& sections, std::span<const View> views);
 
 }  // namespace orrery::models

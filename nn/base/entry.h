@@ -143,8 +143,10 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
   std::map<std::string, const Defaults*> settings;
   for (const auto& [name, member] : family) settings[name] = &member.settings;
   check_setting_names(spec, entry.name, entry.aliases, settings);
-  return as_usage([&] { return entry.make(spec, arguments...); },
-                  [&](const char* message) { return message_with_spec(spec, entry.name, message); });
+  auto product = as_usage([&] { return entry.make(spec, arguments...); },
+                          [&](const char* message) { return message_with_spec(spec, entry.name, message); });
+  if constexpr (requires { product->origin; }) product->origin = {family.family(), print(Spec{entry.name, spec.items})};
+  return product;
 }
 // Returns the spec as checkpoints record it; unchanged if its name is not in the family.
 template <class Product, class... Arguments>

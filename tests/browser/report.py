@@ -301,7 +301,7 @@ def check_everywhere(page, name, pictures):
                 page.picture(f"{pictures}/{name}_{width}_{'dark' if dark else 'light'}.png")
     unnamed = page.run(
         """return [...document.querySelectorAll('svg[role], canvas[role], button, input, nav, [role=region]')].filter((e) =>
-        !(e.getAttribute('aria-label') || e.innerText || e.closest('label')?.innerText || '').trim()).length"""
+        !(e.getAttribute('aria-label') || e.textContent || e.closest('label')?.innerText || '').trim()).length"""
     )
     check(unnamed == 0, f"{name}: {unnamed} controls without a name")
     requests = page.run("return performance.getEntriesByType('resource').length")
@@ -525,6 +525,32 @@ def check_view(page, view, section):
             target = drawn("s.querySelector('.choice.target')?.textContent")
             if view["targets"][i]:
                 check(target.startswith("target: " + view["targets"][i]["name"]), f"{what}: the target is {target}")
+    elif kind == "components":
+        without_links = [{**formula, "link": ""} for formula in data["formulas"]]
+        same = data["components"] == view["components"] and without_links == view["formulas"]
+        drawn("s.querySelector('.controls button').click()")
+        rows = drawn(
+            "[...s.querySelectorAll('.tree details')].map((d) => [d.id, d.parentElement.closest('details')?.id ?? '', d.querySelector('summary .name').textContent, d.querySelector('summary .count').textContent, d.checkVisibility(), d.querySelector('dl').innerText])"
+        )
+        check(len(rows) == len(view["components"]), f"{what}: it draws {len(rows)} components")
+        paths = {}
+        for (id, above, name, count, visible, facts), each in zip(rows, view["components"]):
+            around = paths.get(above, "")
+            paths[id] = each["path"]
+            check(
+                visible and each["path"] == (f"{around}.{name}" if around else "" if name == "model" else name),
+                f"{what}: {each['path']} is drawn as {name} in {around}",
+            )
+            numbers = [each["parameters"], each["heads"], each["units"], each["slots"]]
+            expected = [each["spec"], *each["tensors"], *(number_text(x) for x in numbers if x)]
+            for i in each["formulas"]:
+                expected += [view["formulas"][i]["formula"], view["formulas"][i]["file"]]
+            check(
+                all(" ".join(text.split()) in " ".join(facts.split()) for text in expected)
+                and count == (number_text(numbers[0]) if numbers[0] else ""),
+                f"{what}: {each['path']} has {facts} and {count}, not {expected}",
+            )
+        drawn("s.querySelector('.controls button').click()")
     elif kind == "image":
         same = data["shape"] == view["shape"]
         size = drawn("[s.querySelector('canvas').height, s.querySelector('canvas').width]")
@@ -691,6 +717,105 @@ def check_address(page):
     )
 
 
+# The tree of components, by keys and by links: a component leads to its maps, and a map to its component.
+def check_components(page):
+    tree = page.find(".tree")
+    summary = page.find(".tree summary")
+    page.show(summary)
+    page.run("arguments[0].focus()", summary)
+    focused = "const d = document.activeElement.parentElement; return [d.querySelector('summary .name').textContent, d.open]"
+    keys = lambda *k: ActionChains(page.driver).send_keys(*k).perform()
+    check(page.run(focused) == ["model", True], f"the tree begins with {page.run(focused)}")
+    keys(Keys.END)
+    last = page.run(focused)
+    keys(Keys.HOME, Keys.ARROW_DOWN)
+    first = page.run(focused)
+    check(first[0] != last[0] and not first[1], f"Down reads {first}, End {last}")
+    while page.run(focused)[0] != "blocks.0":
+        keys(Keys.ARROW_DOWN)
+    keys(Keys.ARROW_RIGHT)
+    check(page.run(focused) == ["blocks.0", True], f"Right opens {page.run(focused)}")
+    keys(Keys.ARROW_RIGHT)
+    check(page.run(focused) == ["attention_norm", False], f"Right again reads {page.run(focused)}")
+    keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    check(page.run(focused) == ["blocks.0", False], f"Left twice reads {page.run(focused)}")
+    # From a component to the maps of its heads and back.
+    id = page.run("return [...document.querySelectorAll('.tree details')].find((d) => d.id.endsWith('-blocks-0-attention')).id")
+    links = page.run(
+        "return [...document.getElementById(arguments[0]).querySelectorAll('dl a')].map((a) => [a.textContent, a.hash])", id
+    )
+    heads = [href for name, href in links if name.startswith("head ")]
+    check(len(heads) == 2 and heads[1].endswith(":1"), f"the attention's heads are {links}")
+    targets = page.run(
+        "return arguments[0].filter((href) => !document.getElementById(href.slice(1).split(':')[0]))",
+        [href for _, href in links if href],
+    )
+    check(len(links) > 5 and not targets, f"links of the attention lead nowhere: {targets}")
+    page.run("location.hash = arguments[0]", heads[1])
+    check(
+        page.wait("document.querySelector('.atlas h3').textContent.endsWith('head 1')"),
+        "the link of a head does not choose its map",
+    )
+    page.run("document.querySelector('.atlas h3 a').click()")
+    check(
+        page.wait(f"document.activeElement === document.getElementById('{id}').firstChild")
+        and page.run("return document.getElementById(arguments[0]).checkVisibility() && document.getElementById(arguments[0]).open", id),
+        "the name of a map does not lead to its component",
+    )
+    back = page.run("return [...document.querySelectorAll('.section[data-kind=table] td a.component, .bar a.component, .lens a.component, .map a.component')].length")
+    check(back > 4, f"{back} names in tables, bars and maps are links to components")
+    wrong = page.run(
+        "return [...document.querySelectorAll('a.component')].filter((a) => !document.getElementById(a.hash.slice(1).split(':')[0])).map((a) => a.hash)"
+    )
+    check(not wrong, f"links lead to no component: {wrong}")
+
+
+# Links to source files lead to files; without a link the path is there to copy.
+def check_sources(page, linked):
+    found = page.run(
+        "return [...document.querySelectorAll('.formula dd code, .tree dd code')].filter((c) => /^(nn|models)\\/.*\\.(cpp|h)$/.test(c.textContent)).map((c) => [c.textContent, c.closest('a')?.href ?? '', c.parentElement.querySelector('button')?.textContent ?? ''])"
+    )
+    check(len(found) > 20, f"{page.path}: {len(found)} formulas have a file")
+    for file, link, button in found:
+        check(os.path.exists(file), f"{page.path}: there is no {file}")
+        if linked:
+            check(link.startswith("file://") and os.path.samefile(link[len("file://") :], file), f"{file} has the link {link}")
+        else:
+            check(not link and button == "copy", f"{file} has the link {link} and the button {button}")
+
+
+# Two runs have one example, the same colors and axes, and a difference of maps of the same tokens.
+def check_scales(page):
+    sections = page.run("return JSON.parse(document.getElementById('report').textContent).sections")
+    pair = lambda kind: [s for s in sections if s["kind"] == kind and "view" in s]
+    tokens = [s["data"]["tokens"] for s in pair("tokens")]
+    check(len(tokens) == 2 and tokens[0] == tokens[1], f"the runs have the tokens {tokens}")
+    check("the same as of first" in pair("tokens")[1]["text"], f"it says {pair('tokens')[1]['text']}")
+    ends = page.run(
+        """return [...document.querySelectorAll('.beside')].filter((row) => row.children.length > 1).map((row) => [row.firstChild.dataset.kind,
+        ...[...row.children].map((s) => [...s.querySelectorAll('.ramp span, .axis span, .plot text[text-anchor=end]')].map((e) => e.textContent).join(' '))])"""
+    )
+    kinds = {kind for kind, left, right in ends if left}
+    check({"matrices", "matrix", "tokens", "bars"} <= kinds, f"scales of the kinds {kinds} are compared")
+    differ = [each for each in ends if each[1] != each[2] and each[0] not in ("table", "components")]
+    check(not differ, f"scales of two runs differ: {differ}")
+    maps = [unpacked(s["data"]["maps"][1]["values"])[0] for s in pair("matrices")]
+    row = "[...document.querySelectorAll('.beside')].find((r) => r.firstChild.dataset.kind === 'matrices')"
+    page.run(f"{row}.firstChild.querySelectorAll('.thumbs button')[1].click()")
+    names = page.run(f"return [...{row}.children].map((s) => s.querySelector('.atlas h3').textContent)")
+    check(names[0] == names[1], f"the runs show the maps {names}")
+    button = f"[...{row}.children[1].querySelectorAll('.controls button')].find((b) => b.textContent === 'difference')"
+    page.run(f"{button}.click()")
+    canvas = page.driver.execute_script(f"return {row}.children[1].querySelector('.map canvas')")
+    page.show(canvas)
+    page.run("arguments[0].focus()", canvas)
+    ActionChains(page.driver).send_keys(*[Keys.ARROW_RIGHT] * 3, *[Keys.ARROW_DOWN] * 5).perform()
+    n, spoken = len(tokens[0]), page.spoken()
+    number = float(spoken.split(": ")[1].split(",")[0].replace("−", "-"))
+    expected = maps[1][5 * n + 2] - maps[0][5 * n + 2]
+    check(abs(number - expected) < 1e-3, f"the difference at 5, 2 is {expected}, it says {spoken}")
+
+
 # Views of two runs are side by side, many lines have small charts, and formulas their files and links.
 def check_layout(page):
     tops = page.run(
@@ -698,6 +823,12 @@ def check_layout(page):
         .map((row) => [...row.children].map((s) => [s.querySelector('h3').firstChild.data, s.getBoundingClientRect().top]))"""
     )
     check(len(tops) > 5, f"{len(tops)} views are side by side")
+    page.open(400)
+    below = page.run(
+        "return [...document.querySelectorAll('.beside')].every((row) => [...row.children].every((s, i, all) => i === 0 || s.getBoundingClientRect().top >= all[i - 1].getBoundingClientRect().bottom))"
+    )
+    check(below, "at width 400 two runs are not below each other")
+    page.open()
     for (first, left), (second, right) in tops:
         check(
             first[len("first: ") :] == second[len("second: ") :] and left == right,
@@ -1074,6 +1205,12 @@ def main():
             pages[name] = os.path.join(folder, name + ".html")
             orrery(program, "report", *folders, "--out=" + pages[name])
         pages["looks"] = os.path.join(folder, "looks.html")
+        tree = os.path.join(folder, "tree")  # a page in a source tree
+        os.makedirs(os.path.join(tree, "runs"))
+        for name in ("nn", "models"):
+            os.symlink(os.path.abspath(name), os.path.join(tree, name))
+        pages["linked"] = os.path.join(tree, "runs", "linked.html")
+        orrery(program, "report", a, "--out=" + pages["linked"])
         pages["patches"] = os.path.join(folder, "patches.html")
         images = os.path.join(folder, "images")
         examples = {
@@ -1106,10 +1243,14 @@ def main():
             for name, made in views.items():
                 kinds |= check_views(Page(driver, pages[name]).open(), made)
             check(
-                kinds == {"map", "bars", "table", "lines", "lens", "tokens", "choices", "image"},
+                kinds == {"map", "bars", "table", "lines", "lens", "tokens", "choices", "image", "components"},
                 f"views of the kinds {kinds} are compared",
             )
             check_layout(Page(driver, pages["runs"]).open())
+            check_scales(Page(driver, pages["runs"]).open())
+            check_components(Page(driver, pages["looks"]).open())
+            check_sources(Page(driver, pages["looks"]).open(), False)
+            check_sources(Page(driver, pages["linked"]).open(), True)
             check_linked(Page(driver, pages["looks"]).open())
             check_patches(Page(driver, pages["patches"]).open())
             check_address(Page(driver, pages["looks"]).open())

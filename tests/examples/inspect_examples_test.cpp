@@ -108,7 +108,7 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
     refusal({out, "--example=held_out:1000000"}).names("--example").value("1000000").offers("choose one");
     const Outcome report = run_orrery({"report", out, "--example=held_out:1", "--out=" + (folder / "report.html")});
     REQUIRE_MESSAGE(report.code == 0, report.err);
-    CHECK(contains(read_file(folder / "report.html"), "Example held_out:1 of the run's"));
+    CHECK(contains(read_file(folder / "report.html"), "Example: held_out:1 of the run's"));
   }
   const std::string plain = folder / "plain";
   REQUIRE(is_complete(

@@ -160,7 +160,7 @@ TEST_CASE("report: analyses are included; their default example is held out or, 
     return read_file(page);
   };
   CHECK(contains(made({}), "\"title\":\"Metrics of each head\""));
-  CHECK(contains(made({}), "Example held_out:0 of the run's held-out data."));
+  CHECK(contains(made({}), "Example: held_out:0 of the run's held-out data."));
   fs::rename(folder / "text.txt", folder / "moved.txt");
   CHECK(contains(made({}), "Example: a text that the model generates."));
   expect_error(run_orrery({"report", run, "--example=held_out:0"})).names("text.txt").names("--data").offers("--text");

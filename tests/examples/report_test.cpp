@@ -61,7 +61,7 @@ TEST_CASE("report: one page shows the curves, samples, settings and analyses of 
     CHECK_MESSAGE(!contains(page.html, outside), outside);
   CHECK(page.kinds() ==
         std::set<std::string>{"values", "curves", "text", "table", "formula", "matrices", "matrix", "bars", "tokens",
-                              "choices", "lens"});
+                              "choices", "lens", "components"});
   // Every row of the log; curves with their own axis come from analyses.
   std::map<std::string, size_t> counts;
   for (const Json& section : page.data["sections"])
@@ -131,6 +131,87 @@ TEST_CASE("report: several runs share their plots, and settings that differ are 
       .names("validation_loss")
       .names("validation_fraction")
       .offers("--validation_data");
+}
+
+TEST_CASE("report: runs are analyzed on one held-out example, or on one text, or a sentence states that they are not") {
+  const Folder folder;
+  const auto captions = [&](const Words& runs) {
+    const Page page = report_of(folder, runs);
+    std::vector<std::string> all;
+    for (const Json& section : page.data["sections"])
+      if (section["kind"] == "tokens" || section["kind"] == "image") all.push_back(section["text"]);
+    REQUIRE(all.size() == 2);
+    return std::pair(page, all[1]);
+  };
+  const auto tokens = [](const Page& page, const std::string& run) { return page.section(run + ": Input")["tokens"]; };
+  const std::string a = trained_run(folder, "a");
+  // Another context, the same held-out text: the windows have the shorter one.
+  const auto [same, same_example] = captions({a, trained_run(folder, "short", {"--context=4"}, false)});
+  CHECK(contains(same_example, "held_out:0 of the run's held-out data, the same as of a."));
+  CHECK(tokens(same, "a").size() == 4);
+  CHECK(tokens(same, "a") == tokens(same, "short"));
+  for (const Json& section : same.data["sections"])
+    if (section.contains("view"))
+      CHECK(section["title"] == (section["run"] == 0 ? "a: " : "short: ") + section["view"].get<std::string>());
+  // Other held-out data: the text of the first.
+  const auto [text, text_example] = captions({a, trained_run(folder, "part", {"--validation_fraction=0.4"}, false)});
+  CHECK(contains(text_example, "the text of a (held_out:0 of the run's held-out data) in the tokens of this run."));
+  CHECK(contains(text_example, "may have trained on it"));
+  CHECK(tokens(text, "a") == tokens(text, "part"));
+  // Another tokenizer, which has the same tokens of this text.
+  const auto [bytes, byte_example] = captions({a, trained_run(folder, "bytes", {"--tokenizer=byte"}, false)});
+  CHECK(contains(byte_example, "the same as of a."));
+  CHECK(tokens(bytes, "a") == tokens(bytes, "bytes"));
+  // No text in common.
+  const Outcome sums =
+      run_orrery({"train", "--task=algorithmic", "--problem=copy(length=4)", "--layers=1", "--heads=2", "--width=16",
+                  "--batch_size=2", "--steps=4", "--warmup_steps=1", "--out=" + (folder / "sums")});
+  REQUIRE(is_complete(sums));
+  const auto [other, other_example] = captions({a, folder / "sums"});
+  CHECK(contains(other_example, "Example: held_out:0 of the run's held-out data.  The runs have no held-out example in "
+                                "common, and this run does not read that of a."));
+}
+
+TEST_CASE("report: formulas have the files that state them, with links where these lead to a file") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run", {"--attention=softmax(qk_norm=rms, span=adaptive_span(8))"});
+  const auto entries = [](const Page& page) {
+    std::map<std::string, Json> all;
+    const Json named = page.section("Components named in the settings"), tree = page.section("Components of the model");
+    const auto name_of = [](const Json& each) {
+      return each["family"].get<std::string>() + " " + each["name"].get<std::string>();
+    };
+    for (const Json& each : named["entries"]) all[name_of(each)] = each;
+    for (const Json& each : tree["formulas"]) all["tree: " + name_of(each)] = each;
+    return all;
+  };
+  const auto made = entries(report_of(folder, {run}));
+  for (const auto& each : made) {
+    CAPTURE(each.first);
+    CHECK(each.second["link"] == "");
+    if (each.first.starts_with("model preset")) continue;
+    CHECK(fs::is_regular_file(ORRERY_SOURCE_DIR "/" + each.second["file"].get<std::string>()));
+  }
+  CHECK(made.at("attention setting adaptive_span")["file"] == "nn/attentions/base/span.h");
+  CHECK(made.at("tree: layer linear")["file"] == "nn/layers/linear.cpp");
+  CHECK(made.at("tree:  block")["file"] == "models/architectures/block.h");
+  CHECK(made.at("tree:  gpt")["file"] == "models/architectures/gpt.h");
+  const auto linked = entries(report_of(folder, {run, "--source_url=https://host.example/orrery/blob/main"}));
+  CHECK(linked.at("attention softmax")["link"] ==
+        "https://host.example/orrery/blob/main/nn/attentions/softmax.cpp");
+  // A page in a folder of a source tree.
+  fs::create_directories(folder / "nn/attentions");
+  folder.write("nn/attentions/softmax.cpp", "");
+  const std::string inside = folder / "runs/deep/page.html";
+  fs::create_directories(folder / "runs/deep");
+  REQUIRE(run_orrery({"report", run, "--out=" + inside}).code == 0);
+  const auto relative = entries({"", report_data(read_file(inside))});
+  CHECK(relative.at("attention softmax")["link"] == "../../nn/attentions/softmax.cpp");
+  CHECK(relative.at("tree: attention softmax")["link"] == "../../nn/attentions/softmax.cpp");
+  CHECK(relative.at("optimizer adamw")["link"] == "");
+  const Outcome script = run_orrery({"report", run, "--source_url=javascript:alert(1)"});
+  expect_error(script).names("report: --source_url=javascript:alert(1)").offers("https://");
+  expect_error(run_orrery({"inspect", run, "--source_url=https://x"})).names("--source_url").offers("--html=FILE.html");
 }
 
 TEST_CASE("report: an unfinished run or a run without a checkpoint is shown as far as possible") {

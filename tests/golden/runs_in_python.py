@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as folder:
     rounded = orrery.Run(f"{folder}/bf16").tensors()[embedding]
     check("bf16", rounded.dtype == numpy.float32 and not (rounded.view(numpy.uint32) & 0xFFFF).any() and rounded.any())
 
-    words = ["--text=To be", "--analysis=predictions,attention,heads,logit_lens", "--hooks=logits,blocks.0.attention.weights"]
+    words = ["--text=To be", "--analysis=predictions,attention,heads,logit_lens,components", "--hooks=logits,blocks.0.attention.weights"]
     plain = json.loads(subprocess.run([PROGRAM, "inspect", run.folder, "--json=yes", *words], check=True,
                                       capture_output=True, text=True).stdout)
     found = run.inspect(**dict(word[2:].split("=", 1) for word in words))
@@ -77,7 +77,10 @@ with tempfile.TemporaryDirectory() as folder:
         if view.kind == "choices":
             check(view.title, len(view.choices) == len(view.positions) == len("To be") and
                   view.choices[0][0][1] == its["choices"][0][0]["probability"])
-    check("kinds", {"map", "lens", "tokens", "choices"} <= {view.kind for view in found.views})
+        if view.kind == "components":
+            check("components", view.components["blocks.0.attention"]["formulas"][0]["name"] == "softmax" and
+                  view.components[""]["parameters"] == sum(x.size for x in run.tensors().values()))
+    check("kinds", {"components", "map", "lens", "tokens", "choices"} <= {view.kind for view in found.views})
     attention = next(view for view in found.views if view.kind == "map")
     check("a view by its title", found[attention.title] is attention)
     check("rows of softmax", numpy.allclose(numpy.nansum(found.values["blocks.0.attention.weights"], -1), 1, atol=1e-6))

@@ -1,5 +1,7 @@
 #include "examples/orrery/commands/example_argument.h"
 
+#include <algorithm>
+
 #include "engine/autograd/autograd.h"
 #include "engine/system/files.h"
 #include "engine/types/format.h"
@@ -49,7 +51,19 @@ std::vector<std::pair<std::string, std::string>> paths_of(AnySettings task) {
   return paths;
 }
 
+std::vector<int32_t> numbers(const Tensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.numel()}; }
+
 }  // namespace
+
+std::vector<models::View> analyze_or_all(const models::InspectedExample& example, const std::string& names,
+                                         const models::AnalysisSettings& settings) {
+  std::vector<models::View> views = analyze(example, names, settings);
+  const bool only_of_pages = std::all_of(views.begin(), views.end(), [](const models::View& view) {
+    return view.group == "Predictions" || view.group == "Components";
+  });
+  if (only_of_pages && (names == default_analyses || names == page_analyses)) return analyze(example, "all", settings);
+  return views;
+}
 
 std::unique_ptr<models::InspectedExample> make_example(const std::string& command, const LoadedRun& trained,
                                                        const models::ExampleSettings& example, bool may_cut) {
@@ -108,7 +122,8 @@ std::string missing_data(const LoadedRun& trained) {
   return "";
 }
 
-HeldOutExamples::HeldOutExamples(const std::string& command, const LoadedRun& trained) : command_(command) {
+HeldOutExamples::HeldOutExamples(const std::string& command, const LoadedRun& trained, int64_t max_tokens)
+    : command_(command), max_tokens_(max_tokens) {
   AnySettings task_settings = held_out_task(trained), model_settings = trained.settings.model_settings;
   const auto paths = paths_of(task_settings);
   for (const auto& [key, path] : paths)
@@ -126,10 +141,7 @@ std::unique_ptr<models::InspectedExample> HeldOutExamples::at(int64_t number, co
               " does not exist; the held-out data of this run have ", pluralize(all, "example"), " (", task_->kind(),
               "), held_out:0 to held_out:", all - 1,
               "; choose one of them, or give an example with --text, --image or --source");
-  const std::vector<Tensor> example = task_->validation_example(number, max_own_tokens);
-  const auto numbers = [](const Tensor& x) {
-    return std::vector<int32_t>(x.data<int32_t>(), x.data<int32_t>() + x.numel());
-  };
+  const std::vector<Tensor> example = task_->validation_example(number, max_tokens_);
   nn::Module& model = *trained.model;
   if (auto* const images = dynamic_cast<models::ImageModel*>(&model))
     return models::image_example(*images, example[0], models::restore_classes(trained.tokenizer),
@@ -139,6 +151,22 @@ std::unique_ptr<models::InspectedExample> HeldOutExamples::at(int64_t number, co
     return models::pair_example(*translator, tokenizer, {numbers(example[0]), numbers(example[1])});
   return models::token_example(models::model_as<models::LanguageModel>(model, command_, "a language model"), tokenizer,
                                numbers(example[0]), numbers(example[1]), end_of_document(trained, *tokenizer));
+}
+
+models::ExampleSettings HeldOutExamples::texts_at(int64_t number, const LoadedRun& trained) const {
+  models::ExampleSettings texts;
+  const nn::Module* const model = trained.model.get();
+  const bool pairs = dynamic_cast<const models::TranslationModel*>(model) != nullptr;
+  if (setting_of(trained.settings, "tokenizer").empty() || dynamic_cast<const models::ImageModel*>(model)) return texts;
+  const std::vector<Tensor> example = task_->validation_example(number, max_tokens_);
+  const auto tokenizer = models::restore_tokenizer(trained.tokenizer);
+  const auto text_of = [&](std::vector<int32_t> tokens) {
+    if (pairs) tokens.pop_back();  // the end of a sentence
+    return tokenizer->decode(tokens);
+  };
+  (pairs ? texts.source : texts.text) = text_of(numbers(example[0]));
+  if (pairs) texts.target = text_of(numbers(example[1]));
+  return texts;
 }
 
 void check_input_kind(const std::string& command, const LoadedRun& trained, const models::ExampleSettings& example) {

@@ -5,14 +5,20 @@
 #include <string>
 
 #include "examples/orrery/commands/load_run.h"
+#include "models/inspection/base/analysis.h"
 #include "models/inspection/base/example.h"
-#include "models/inspection/base/inspected_example.h"
 #include "models/tasks/base/task.h"
 
 namespace orrery::program {
 
-// If a model supports none of them, all analyses are tried.
-inline const std::string default_analyses = "attention, heads, logit_lens";
+// The analyses of a terminal and of a page, if none are given.
+inline const std::string default_analyses = "attention, heads, logit_lens",
+                         page_analyses = "predictions, components, " + default_analyses +
+                                         ", logit_attribution, gradient_times_input";
+// Returns the views of the analyses. If the names are one of the above, and the model supports none of
+// default_analyses, all analyses are tried.
+std::vector<models::View> analyze_or_all(const models::InspectedExample& example, const std::string& names,
+                                         const models::AnalysisSettings& settings);
 
 // The input of a command: what the user gives, or an example of the run's held-out data.
 struct ExampleArgument : models::ExampleSettings {
@@ -44,14 +50,17 @@ constexpr int64_t max_own_tokens = 64;  // limit for held-out examples: their ma
 class HeldOutExamples {
  public:
   // Reads the data of the run. Errors begin with the command.
-  HeldOutExamples(const std::string& command, const LoadedRun& trained);
-  int64_t count() const { return task_ ? task_->validation_examples(max_own_tokens) : 0; }  // 0: the run has no data
+  HeldOutExamples(const std::string& command, const LoadedRun& trained, int64_t max_tokens = max_own_tokens);
+  int64_t count() const { return task_ ? task_->validation_examples(max_tokens_) : 0; }  // 0: the run has no data
   // Makes an example for the model of this run or of another checkpoint of it. Throws if there are
   // examples, but not this one; returns null if there are none.
   std::unique_ptr<models::InspectedExample> at(int64_t number, const LoadedRun& trained) const;
+  // Returns the text, or the sentence and its translation, of an example that exists; empty for other inputs.
+  models::ExampleSettings texts_at(int64_t number, const LoadedRun& trained) const;
 
  private:
   std::string command_;
+  int64_t max_tokens_;
   std::unique_ptr<models::Task> task_;
 };
 // Returns the first path of the run's data that HeldOutExamples needs and that does not exist, or "".

@@ -13,7 +13,7 @@
 namespace orrery::program {
 namespace {
 
-constexpr size_t max_settings_in_full = 27;  // a command with more has a short help
+constexpr size_t max_settings_in_full = 28;  // a command with more has a short help
 constexpr const char* unbroken_dots = "\u00a0...";  // after a no-break space
 
 constexpr const char* exit_codes =

@@ -15,6 +15,7 @@
 #include "examples/orrery/commands/inspect_output.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/page/report_page.h"
+#include "examples/orrery/page/source_files.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/messages.h"
 #include "examples/orrery/terminal/progress.h"
@@ -26,11 +27,13 @@
 #include "models/inspection/base/analysis.h"
 #include "models/interop/npy.h"
 #include "models/model.h"
+#include "models/reports/report_components.h"
 #include "models/reports/report_views.h"
 #include "models/study/example_metrics.h"
 #include "models/training/checkpoint.h"
 #include "models/training/memory_plan.h"
 #include "models/training/run_folder.h"
+#include "models/training/settings.h"
 
 namespace orrery::program {
 namespace {
@@ -38,7 +41,7 @@ namespace {
 const std::string default_of_many = "heads, logit_lens, ablation";  // of many examples
 
 struct InspectSettings {
-  std::string analyses, hooks, edits, out, html, patch_from, corpus, checkpoints = "last";
+  std::string analyses, hooks, edits, out, html, source_url, patch_from, corpus, checkpoints = "last";
   ExampleArgument example;
   models::AnalysisSettings analysis;
   TextBegin begin;
@@ -58,7 +61,8 @@ struct InspectSettings {
       "checkpoint",
       one_of({"last", "all"}));
     v("analysis|look", analyses,
-      "analyses (below), comma-separated, or all; if not given, " + default_analyses + ", as far as available");
+      "analyses (below), comma-separated, or all; if not given, " + default_analyses +
+          ", as far as available, and for --html predictions and components");
     v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
     v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
     v("slot|neuron", analysis.slot,
@@ -89,6 +93,7 @@ struct InspectSettings {
       "FILE.safetensors, or a folder for .npy files, their names (.json) and metrics.csv: all values; FILE.csv: the "
       "metrics only");
     v("html|page", html, "FILE.html: a page with plots of the analyses");
+    v("source_url", source_url, SourceLinks::help);
     v("json", json, json_help);
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
@@ -278,8 +283,7 @@ struct Results {
   models::Json origin;
 };
 
-Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments,
-                    bool use_default) {
+Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments) {
   const auto inspected = example_for(trained, s.example, arguments);
   check_input_kind("inspect", trained, s.example);
   std::unique_ptr<models::InspectedExample> patch_from;
@@ -298,8 +302,7 @@ Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::str
   {
     Progress progress("analyzing " + run);
     s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
-    results.views = analyze(*inspected, s.analyses, s.analysis);
-    if (results.views.empty() && use_default) results.views = analyze(*inspected, "all", s.analysis);
+    results.views = analyze_or_all(*inspected, s.analyses, s.analysis);
   }
   if (!s.hooks.empty()) results.arrays = captured(*inspected, s.hooks);
   edits.check_applied();
@@ -383,8 +386,11 @@ int inspect(const Arguments& arguments) {
   if (!s.out.empty()) check_out(s.out);
   const PageOutput html{"inspect", s.html, "--html"};
   if (!s.html.empty()) html.check_free();
-  const bool use_default = s.analyses.empty() && (s.hooks.empty() || !s.html.empty());
-  if (use_default) s.analyses = s.is_one() ? default_analyses : default_of_many;
+  const SourceLinks links("inspect", s.html, s.source_url);
+  check_usage(s.source_url.empty() || !s.html.empty(),
+              "inspect: --source_url is for a page; add --html=FILE.html, or leave it out");
+  if (s.analyses.empty() && (s.hooks.empty() || !s.html.empty()))
+    s.analyses = !s.is_one() ? default_of_many : s.html.empty() ? default_analyses : page_analyses;
   const bool gives_example = gives_input(s.example, arguments);
   check_many(s, gives_example);
   check_analyses_use(s);
@@ -396,7 +402,8 @@ int inspect(const Arguments& arguments) {
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   Results results = s.checkpoints == "all" ? analyze_checkpoints(trained, s, words[0], gives_example)
                     : s.examples > 0       ? analyze_many(trained, s, words[0])
-                                           : analyze_one(trained, s, words[0], arguments, use_default);
+                                           : analyze_one(trained, s, words[0], arguments);
+  links.add_to(results.views);
   const std::vector<ValueSummary> captured = summaries_of(s.hooks.empty() ? std::vector<NamedArray>() : results.arrays);
   if (!json) print_results(captured, results.views);
   check(!results.views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses,
@@ -406,6 +413,7 @@ int inspect(const Arguments& arguments) {
   if (!s.html.empty()) {
     models::Json sections = models::Json::array();
     add_views(sections, results.views);
+    if (s.is_one()) add_components(sections, std::vector{models::resolved(trained.settings)}, links);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
     write_page(html, "Analysis of " + words[0], std::move(sections));

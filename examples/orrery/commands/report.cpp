@@ -10,6 +10,7 @@
 #include "examples/orrery/commands/report_analyses.h"
 #include "examples/orrery/commands/report_samples.h"
 #include "examples/orrery/page/report_page.h"
+#include "examples/orrery/page/source_files.h"
 #include "examples/orrery/terminal/arguments.h"
 #include "examples/orrery/terminal/progress.h"
 #include "examples/orrery/terminal/table.h"
@@ -28,10 +29,10 @@ namespace {
 using models::Json;
 
 struct ReportSettings {
-  std::string out, title;
+  std::string out, title, source_url;
   SampleSettings samples;
   ExampleArgument example;
-  std::string analyses = "predictions, " + default_analyses + ", logit_attribution, gradient_times_input";
+  std::string analyses = page_analyses;
   int64_t threads = 0;
 
   template <class V>
@@ -45,20 +46,15 @@ struct ReportSettings {
       "analyses to include, comma-separated, or all, or none; `orrery list analyses` prints them");
     example.visit(v);
     samples.bounds.visit(v);
+    v("source_url", source_url, SourceLinks::help);
     v("seed", samples.seed, "random seed of the sample texts; each further text uses the next seed",
       between(-models::max_seed, models::max_seed));
     v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
   }
 };
 
-models::SourceHead derivation_of(const std::string& family, const std::string& name) {
-  const std::string file = family + (family.ends_with('s') ? "es/" : "s/") + name;
-  const auto found = file_heads.find(file);
-  if (found == file_heads.end()) return {};
-  return {"nn/" + file + ".cpp", std::string(found->second)};
-}
-
-Json sections_of(std::span<const std::string> folders, const ReportSettings& s, const Arguments& arguments) {
+Json sections_of(std::span<const std::string> folders, const ReportSettings& s, const SourceLinks& links,
+                 const Arguments& arguments) {
   std::vector<models::ReportedRun> runs;
   Json sections = Json::array();
   for (const std::string& folder : folders) {
@@ -83,9 +79,12 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
   models::add_curves(sections, logged);
   models::add_signal_propagation(sections, runs);
   add_samples(sections, runs, s.samples);
-  add_analyses(sections, runs, s.analyses, s.example, s.samples);
+  add_analyses(sections, runs, s.analyses, s.example, s.samples, links);
   models::add_settings(sections, runs);
-  models::add_components(sections, runs, derivation_of);
+  std::vector<models::TrainSettings> settings;
+  for (const models::ReportedRun& run : runs)
+    if (run.settings) settings.push_back(*run.settings);
+  models::add_components(sections, settings, links);
   models::add_data(sections, runs);
   models::add_commands(sections, runs);
   sections.push_back(command_section("report", arguments));
@@ -114,8 +113,9 @@ int report(const Arguments& arguments) {
     for (const std::string& folder : folders) title += (title.empty() ? "" : ", ") + folder;
   const PageOutput output{"report", s.out.empty() ? folders[0] + "/report.html" : s.out};
   output.check_free();
+  const SourceLinks links("report", output.path, s.source_url);
   std::optional<Progress> progress(std::in_place, "making the page");
-  Json sections = sections_of(folders, s, arguments);
+  Json sections = sections_of(folders, s, links, arguments);
   progress.reset();
   write_page(output, title, std::move(sections));
   return 0;

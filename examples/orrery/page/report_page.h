@@ -1,7 +1,6 @@
 // The page of a report: examples/orrery/page, embedded by CMake, so that the program works alone.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +13,6 @@ namespace orrery::program {
 
 // Files of the page; the script is all of script/*.js, concatenated.
 extern const std::string_view page_html, page_style, page_script;
-// Head comments of the catalogue's files: "activations/silu" -> its formula and derivative.
-extern const std::map<std::string_view, std::string_view> file_heads;
 
 // Output path of a page, and the command and setting that request it.
 struct PageOutput {

@@ -2,11 +2,14 @@
 
 #include <cmath>
 
+#include "models/reports/report_views.h"
+
 namespace orrery::program {
 namespace {
 
 using models::BarView;
 using models::ChoicesView;
+using models::ComponentsView;
 using models::ImageView;
 using models::LensView;
 using models::LineView;
@@ -108,6 +111,12 @@ Json contents_json(const ImageView& image) {
   return {{"kind", "image"},
           {"shape", {image.pixels.size(0), image.pixels.size(1), image.pixels.size(2)}},
           {"positions", image.positions}};
+}
+
+Json contents_json(const ComponentsView& tree) {
+  Json all = models::components_json(tree);
+  all["kind"] = "components";
+  return all;
 }
 
 }  // namespace

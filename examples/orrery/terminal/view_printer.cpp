@@ -15,6 +15,7 @@ namespace {
 
 using models::BarView;
 using models::ChoicesView;
+using models::ComponentsView;
 using models::ImageView;
 using models::LensView;
 using models::LineView;
@@ -160,6 +161,18 @@ std::string body(const ChoicesView& view) {
 
 std::string body(const ImageView& image) {
   return indented(text(image.pixels.size(0), " x ", image.pixels.size(1), " pixels; --html=FILE.html shows them"));
+}
+
+std::string body(const ComponentsView& tree) {
+  Table printed({"component", "made by", "parameters", "heads", "units", "slots", "span"}, "llrrrrr");
+  const auto count = [](int64_t number) { return number > 0 ? with_commas(number) : ""; };
+  for (const ComponentsView::Component& each : tree.components) {
+    std::vector<std::string> span;
+    for (const double tokens : each.span) span.push_back(significant(tokens, 3));
+    printed.add({each.path.empty() ? "(model)" : each.path, each.spec.empty() ? each.kind : each.spec,
+                 count(each.parameters), count(each.heads), count(each.units), count(each.slots), join(span, " ")});
+  }
+  return printed.print();
 }
 
 }  // namespace

@@ -92,11 +92,34 @@ struct ImageView {
   std::vector<std::string> positions;
 };
 
+// The tree of a model's modules. A module comes before those in it, whose paths begin with its own.
+struct ComponentsView {
+  struct Formula {
+    std::string family, name;  // family: "attention", "layer"; empty: a class without a formula
+    std::string formula;
+    std::string file = {}, link = {};  // its source file, and a page's link to it; empty: unknown
+  };
+  struct Component {
+    std::string path;                        // "blocks.0.attention"; empty: the model
+    std::string kind;                        // family of its spec, "attention", else its class, "block"
+    std::string spec = {};                   // "softmax(qk_norm=rms)"; empty: made without one
+    std::vector<std::string> tensors = {};   // its own parameters: "weight (384, 128)"
+    int64_t parameters = 0;                  // number of elements, with those of the modules in it
+    int64_t heads = 0, units = 0, slots = 0;  // 0: none
+    std::vector<double> span = {};           // tokens that each head, or every one, attends to; empty: no span
+    std::vector<size_t> formulas = {};       // numbers of the module's formula and of those that its spec names
+  };
+  std::vector<Component> components;
+  std::vector<Formula> formulas;  // filled by add_formulas (models/reports/report_components.h)
+};
+
 struct View {
   std::string group;  // heading of the analysis
   std::string name;   // file name of its numbers: letters, digits, _ . and /
   std::string title, caption;
-  std::variant<MapView, BarView, TableView, LineView, LensView, TokensView, ChoicesView, ImageView> data;
+  std::variant<MapView, BarView, TableView, LineView, LensView, TokensView, ChoicesView, ImageView,
+               ComponentsView>
+      data;
   bool plot_only = false;                                    // a terminal prints a table with the same data instead
   std::vector<std::pair<std::string, double>> metrics = {};  // "heads/induction/blocks.0.attention.3", see metrics_of
   std::vector<std::pair<std::string, double>> chance = {};   // level of chance of those metrics for which it is known

@@ -34,7 +34,7 @@ class Chart {
     });
     this.log = false, this.range = null, this.hover = null, this.active = this.longest(), this.faded = null;
     const steps = this.series.flatMap((s) => [s.steps[0], s.steps[s.steps.length - 1]]);
-    this.whole = [Math.min(...steps), Math.max(...steps)];
+    this.whole = data.whole || [Math.min(...steps), Math.max(...steps)];
     if (this.whole[0] === this.whole[1]) this.whole = [this.whole[0] - 1, this.whole[1] + 1];
     this.redraw = once(() => this.draw());
     this.build();
@@ -192,6 +192,8 @@ class Chart {
         if (this.drawable(s.shown[i])) values.push(this.log ? Math.log10(s.shown[i]) : s.shown[i]);
       }
     }
+    if (this.data.shared && !this.range)  // of the same view of other runs
+      values.push(...this.data.shared.filter((x) => this.drawable(x)).map((x) => (this.log ? Math.log10(x) : x)));
     this.above = 0;
     if (!values.length) return [0, 1];
     values.sort((a, b) => a - b);

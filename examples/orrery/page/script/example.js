@@ -10,10 +10,10 @@ function noteExamples(sections) {
 
 // A text of colored tokens; pointer or keys read them. `weightsOf(i)` returns weights that color the tokens instead.
 class TokenStrip {
-  constructor({tokens, values, quantity}, title, weightsOf = null) {
+  constructor({tokens, values, quantity, high}, title, weightsOf = null) {
     Object.assign(this, {tokens, quantity, weightsOf, at: null, names: placeNames(tokens)});
     this.values = values ? tokens.map((x, i) => valueAt(unpacked(values), i)) : [];
-    this.highest = Math.max(0, ...this.values.filter((x) => x !== null));
+    this.highest = Math.max(0, high || 0, ...this.values.filter((x) => x !== null));
     this.element = element('div', {
       class: 'strip',
       tabindex: 0,

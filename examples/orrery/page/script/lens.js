@@ -9,9 +9,9 @@ function fitted(label, width) {
 }
 
 class LensView {
-  constructor(data, title) {
+  constructor(data, title, run) {
     Object.assign(
-        this, data, {title, from: 0, shown: 1, at: null, byTarget: false, columnNames: placeNames(data.columns)});
+        this, data, {title, run, from: 0, shown: 1, at: null, byTarget: false, columnNames: placeNames(data.columns)});
     for (const name of ['probability', 'log_probability', 'rank']) this[name] = unpacked(data[name]);
     this.hasTargets = data.targets.some((target) => target);
     this.grid = element('div', {
@@ -62,10 +62,14 @@ class LensView {
   draw() {  // the texts of this window
     const n = this.columns.length, positions = Array.from({length: this.shown}, (x, i) => this.from + i);
     const name = (text, title) => element('span', {class: 'name', title: text === title ? false : title}, text);
+    const linked = (row) => {
+      const [id] = componentsIn(row, this.run), text = fitted(row, this.names);
+      return name(id ? componentLink(id, text) : text, text === row ? text : row);
+    };
     const head = (text) => element('span', {class: 'word label'}, letter(text));
     const cells = [name('', ''), ...positions.map((column) => head(this.columns[column]))];
     this.rows.forEach((row, r) => {
-      cells.push(name(fitted(row, this.names), row));
+      cells.push(linked(row));
       for (const column of positions) {
         const i = r * n + column, word = this.words[this.word[i]], rank = valueAt(this.rank, i);
         const text = this.byTarget ? (rank === null ? '' : numberText(Math.round(rank))) : word;
@@ -125,7 +129,7 @@ class LensView {
 }
 
 function renderLens(section, head, body) {
-  const view = new LensView(section.data, section.title), bar = scaleBar({ramp: 'share', quantity: 'probability'});
+  const view = new LensView(section.data, section.title, section.run), bar = scaleBar({ramp: 'share', quantity: 'probability'});
   const draw = () => {
     if (view.names) view.draw();
     bar.show({low: 0, high: 1});

@@ -63,7 +63,7 @@ const rootsTitle = 'colors by the square root of values, so that small values ar
 // A legend of the colors and marks. A scale shown before the page is painted keeps its height.
 function scaleBar({signed, ramp, quantity, none, slots, spans}) {
   const canvas = element('canvas', {width: 256, height: 1, 'aria-hidden': 'true'});
-  const low = element('span'), high = element('span'), roots = element('span', {}, ', square-root scale');
+  const low = element('span'), high = element('span'), name = element('span', {}, quantity), roots = element('span', {}, ', square-root scale');
   const swatch = element('canvas', {width: 1, height: 1, class: 'swatch', 'aria-hidden': 'true'});
   const line = (kind) => drawn(
       'svg', {class: 'swatch', viewBox: '0 0 14 10', 'aria-hidden': 'true'},
@@ -72,15 +72,16 @@ function scaleBar({signed, ramp, quantity, none, slots, spans}) {
   return {
     bar: element(
         'div', {class: 'scale'}, element('span', {class: 'ramp'}, low, canvas, high),
-        element('span', {}, quantity, signed || ramp ? null : roots), none ? entry(swatch, none) : null,
+        element('span', {}, name, signed || ramp ? null : roots), none ? entry(swatch, none) : null,
         slots ? entry(line('slots'), 'slots to its right') : null,
         spans ? entry(line('span'), 'end of the attention span') : null),
-    show(scale) {
-      const colours = mapColours(signed, ramp), image = new ImageData(256, 1), grey = new ImageData(1, 1);
+    show(scale, minus = false) {
+      const colours = mapColours(signed || minus, ramp), image = new ImageData(256, 1), grey = new ImageData(1, 1);
       new Uint32Array(image.data.buffer).set(colours.subarray(0, 256));
       canvas.getContext('2d').putImageData(image, 0, 0);
       new Uint32Array(grey.data.buffer)[0] = colours[256];
       swatch.getContext('2d').putImageData(grey, 0, 0);
+      name.textContent = minus ? differenceOf(quantity) : quantity;
       low.textContent = numberText(scale.low), high.textContent = numberText(scale.high);
       roots.style.visibility = scale.roots ? '' : 'hidden';  // its place stays reserved
     }
@@ -124,9 +125,9 @@ const letter = (label) => (label === '\\n' ? '↵' : String(label));
 
 // A map with labels; pointer or keys read values.
 class MapView {
-  constructor(data, title) {
+  constructor(data, title, run) {
     const {rows, columns, quantity, slots, axes} = data;
-    Object.assign(this, {rows, columns, quantity, title, keys: columns.length - (slots || 0), at: null, seen: false});
+    Object.assign(this, {rows, columns, quantity, title, run, keys: columns.length - (slots || 0), at: null, seen: false});
     this.none = data.none || 'no value', this.marked = data.marked || [];
     this.rowNames = placeNames(rows), this.columnNames = placeNames(columns);
     const [down, across] = axes || ['', ''];
@@ -144,7 +145,7 @@ class MapView {
       'aria-hidden': 'true',
     });
     this.field = element('div', {class: 'field'}, this.canvas, this.marks, this.cell);
-    this.left = element('div', {class: 'row-labels', 'aria-hidden': 'true'});
+    this.left = element('div', {class: 'row-labels'});
     this.below = element('div', {class: 'column-labels', 'aria-hidden': 'true'});
     this.columnLabels = columns.map((text, i) => (i < this.keys ? letter(text) : `s${i - this.keys}`));
     this.rowLabels = rows.map(letter);
@@ -193,8 +194,8 @@ class MapView {
     first(row === null ? null : {query: row, key: second ? null : key, weights: second ? null : weights});
     if (second) second(row === null ? null : {query: null, key, weights});
   }
-  show(map, scale, colours, title) {
-    this.map = map;
+  show(map, scale, colours, quantity, title) {
+    this.map = map, this.quantity = quantity;
     if (title) this.title = title;
     paint(this.canvas, map, this.rows.length, this.columns.length, scale, colours);
     const n = this.columns.length, rows = this.rows.length, both = n > 1 && map.codes[1] !== notFinite;
@@ -230,7 +231,9 @@ class MapView {
           across = every(columns, box.width, this.turned ? 16 : this.labelWidth / this.levels);
     this.left.replaceChildren(
         ...this.rowLabels.map((text, i) => [text, i]).filter(([, i]) => i % down === 0).map(([text, i]) => {
-          const label = element('span', {}, fitted(text, this.names));
+          const [id] = box.height / rows >= 24 ? componentsIn(this.rows[i], this.run) : [];
+          const short = fitted(text, this.names),
+                label = id ? componentLink(id, short) : element('span', {'aria-hidden': 'true'}, short);
           label.style.top = 100 * (i + .5) / rows + '%';
           label.style.right = this.names / levels * (i / down % levels) + 'px';
           return label;
@@ -304,43 +307,139 @@ function readByKeys(event, view, rows, columns, first = 0) {
 
 const redrawMaps = [];  // redraw functions of all maps, for theme changes
 
+// What the same view of several runs has in common: the chosen map and the colors. A section alone has its own.
+const viewStates = new Map();
+function stateOf(section) {
+  const name = section.view ? `${section.group}: ${section.view}` : section;
+  if (!viewStates.has(name)) viewStates.set(name, {chosen: null, own: false, roots: null, members: []});
+  return viewStates.get(name);
+}
+
+// Gives the views of several runs the same ends of their scales and axes.
+function shareScales(sections) {
+  const groups = new Map();
+  for (const section of sections.filter((each) => each.view)) {
+    const name = `${section.kind} ${section.group}: ${section.view}`;
+    groups.set(name, [...(groups.get(name) || []), section.data]);
+  }
+  const ends = (values) => [Math.min(...values), Math.max(...values)], known = (x) => x !== null && x !== undefined;
+  for (const [name, all] of groups) {
+    if (/^matri/.test(name)) {
+      const signed = all.some((data) => data.signed);
+      const each = all.map((data) => scaleOf(
+          (data.maps || [data]).map((map) => map.values), signed, data)).flatMap(({low, high}) => [low, high]);
+      const [low, high] = ends(each);
+      all.forEach((data) => Object.assign(data, {signed, low, high}));
+    }
+    if (/^tokens/.test(name)) all.forEach((data) => {
+      data.high = Math.max(0, ...all.map((each) => (each.values ? each.values.high : 0)));
+    });
+    const values = /^bars/.test(name) ? all.flatMap(({rows}) => rows.flatMap((row) => [row.value, row.low, row.high])) :
+        /^curves/.test(name)          ? all.flatMap(({series}) => series.flatMap((line) => line.values)) :
+                                        [];
+    const steps = /^curves/.test(name) ? all.flatMap(({series}) => series.flatMap((line) => line.steps)) : [];
+    all.forEach((data) => Object.assign(
+        data, values.some(known) && {shared: ends(values.filter(known))}, steps.length && {whole: ends(steps)}));
+  }
+}
+
+const differenceOf = (quantity) => `difference of ${quantity} from the first run`;
+// Returns the map of b - a.
+function difference(a, b) {
+  const values = [...b.codes].map((code, i) => {
+    const x = valueAt(a, i), y = valueAt(b, i);
+    return x === null || y === null ? null : y - x;
+  });
+  const finite = values.filter((x) => x !== null), low = Math.min(0, ...finite), high = Math.max(0, ...finite);
+  const codes = values.map((x) => (x === null ? notFinite : Math.round((x - low) / (high - low || 1) * largestCode)));
+  return {codes: Uint16Array.from(codes), low, high};
+}
+
+// The maps of a section, the colors that it shares with other runs, and its difference from the first run.
+class MapSet {
+  constructor(section, draw) {
+    const {data} = section, packed = data.maps || [data];
+    Object.assign(this, {packed, draw, of: data.quantity, signed: data.signed, minus: false, state: stateOf(section)});
+    this.maps = new Array(packed.length), this.state.members.push(this);
+    this.first = this.state.members[0];
+    this.names = JSON.stringify([data.rows, data.columns, packed.map((x) => x.name)]);
+    this.common = scaleOf(packed.map((each) => each.values), data.signed, data);
+    this.colour();
+  }
+  unpack(i) { this.maps[i] = {...unpacked(this.packed[i].values), span: this.packed[i].span}; }
+  at(i) { return (this.minus ? this.differences : this.maps)[i]; }
+  get quantity() { return this.minus ? differenceOf(this.of) : this.of; }
+  colour() { this.colours = mapColours(this.signed || this.minus); }
+  scale(i) {
+    const {own, roots} = this.state, signed = this.signed || this.minus, map = this.at(i);
+    if (own && map) return {...scaleOf([map], signed, {}), roots: roots && !signed};
+    if (this.minus) return scaleOf(this.differences, true, {});
+    return {...this.common, roots: roots && !signed};
+  }
+  // The first run's buttons are for the colors of all runs, those of another for its difference from the first.
+  controls() {
+    const choices = [], all = () => this.state.members.forEach((each) => each.draw());
+    if (this.first !== this)
+      return this.names !== this.first.names ? null : mapControls(
+          [{
+            name: 'difference',
+            title: 'values minus those of the first run',
+            on: false,
+            set: (on) => {
+              this.minus = on;
+              this.differences ||=
+                  this.maps.map((map, i) => ({...difference(this.first.maps[i], map), span: map.span}));
+            }
+          }],
+          () => this.draw());
+    if (this.packed.length > 1)
+      choices.push({
+        name: 'own scales',
+        title: 'scale each map to its own smallest and largest value',
+        on: false,
+        set: (on) => {
+          this.state.own = on;
+        }
+      });
+    if (!this.signed)
+      choices.push({
+        name: 'square root',
+        title: rootsTitle,
+        on: this.state.roots,
+        set: (on) => {
+          this.state.roots = on;
+        }
+      });
+    return mapControls(choices, all);
+  }
+}
+
 function renderMatrix(section, head, body) {
   const solid = solidText([section.data.values], section.data);
   if (solid) return body.append(element('p', {class: 'solid'}, solid));
-  const {signed, span} = section.data, map = {...unpacked(section.data.values), span},
-                 scale = scaleOf([map], signed, section.data);
-  scale.roots = !signed && wantsRoots([map], scale);
-  const view = new MapView(section.data, section.title), bar = scaleBar(section.data);
+  const view = new MapView(section.data, section.title, section.run), bar = scaleBar(section.data);
   const draw = () => {
-    view.show(map, scale, mapColours(signed)), bar.show(scale);
+    set.colour();
+    view.show(set.at(0), set.scale(0), set.colours, set.quantity), bar.show(set.scale(0), set.minus);
   };
-  if (!signed)
-    head.append(mapControls(
-        [{
-          name: 'square root',
-          title: rootsTitle,
-          on: scale.roots,
-          set: (on) => {
-            scale.roots = on;
-          }
-        }],
-        draw));
+  const set = new MapSet(section, draw);
+  set.unpack(0);
+  if (set.first === set) set.state.roots = !set.signed && wantsRoots(set.maps, set.common);
+  const controls = set.controls();
+  if (controls) head.append(controls);
   body.append(view.element, bar.bar, ...examplesOf(view, view.rows, section.data.columns.slice(0, view.keys)));
-  bar.show(scale);
+  bar.show(set.scale(0));
   redrawMaps.push(draw);
   inPieces(draw);
 }
 
 function renderMatrices(section, head, body) {
-  const {rows, columns, signed, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
+  const {rows, columns, down, across, shape: [R, C]} = section.data, packed = section.data.maps;
   const solid = solidText(packed.map((map) => map.values), section.data);
   if (solid) return body.append(element('p', {class: 'solid'}, solid));
-  const maps = new Array(packed.length), bar = scaleBar(section.data);
-  const common = scaleOf(packed.map((map) => map.values), signed, section.data);
-  const caption = element('h3'), view = new MapView(section.data, section.title);
-  const {id, map: asked} = addressed(), link = head.querySelector('.link');
-  let chosen = id === section.id && asked < R * C ? asked : 0, colours = mapColours(signed), own = false, roots = false;
-  const scaleAt = (i) => ({...(own ? scaleOf([maps[i]], signed, {}) : common), roots});
+  const caption = element('h3'), view = new MapView(section.data, section.title, section.run),
+        bar = scaleBar(section.data), link = head.querySelector('.link');
+  let chosen = 0;
   const thumbs =
       element('div', {class: 'thumbs', role: 'radiogroup', 'aria-label': `${section.title}: ${down} and ${across}`});
   thumbs.style.gridTemplateColumns = `max-content repeat(${C}, minmax(24px, 1fr))`;
@@ -353,11 +452,12 @@ function renderMatrices(section, head, body) {
       button.setAttribute('aria-checked', String(k === i));
       button.tabIndex = k === i ? 0 : -1;
     });
-    caption.textContent = packed[i].name;
-    if (!maps[i]) return;
-    view.show(maps[i], scaleAt(i), colours, packed[i].name);
-    bar.show(scaleAt(i));
+    caption.replaceChildren(componentText(packed[i].name, section.run));
+    if (!set.maps[i]) return;
+    view.show(set.at(i), set.scale(i), set.colours, set.quantity, packed[i].name);
+    bar.show(set.scale(i), set.minus);
   };
+  const chooseAll = (i) => set.state.members.forEach((each) => each.packed[i] && each.choose(i));
   const buttons = packed.map(
       (map, i) => element(
           'button', {
@@ -366,7 +466,7 @@ function renderMatrices(section, head, body) {
             'aria-checked': 'false',
             'aria-label': map.name,
             tabindex: -1,
-            onclick: () => choose(i),
+            onclick: () => chooseAll(i),
           },
           element('canvas', {width: 1, height: 1})));
   buttons.forEach((button, i) => {
@@ -378,7 +478,7 @@ function renderMatrices(section, head, body) {
     const next = chosen + move;
     if (!move || next < 0 || next >= R * C) return;
     event.preventDefault();
-    choose(next);
+    chooseAll(next);
     buttons[next].focus();
   });
   const left = element(
@@ -387,40 +487,28 @@ function renderMatrices(section, head, body) {
       'div', {class: 'atlas'}, left,
       element('div', {}, element('div', {class: 'head'}, caption), view.element, bar.bar)));
   const draw = () => {
-    colours = mapColours(signed);
+    set.colour();
     buttons.forEach(
-        (button, i) =>
-            inPieces(() => paint(button.firstChild, maps[i], rows.length, columns.length, scaleAt(i), colours)));
+        (button, i) => inPieces(
+            () => paint(button.firstChild, set.at(i), rows.length, columns.length, set.scale(i), set.colours)));
     inPieces(() => choose(chosen));
   };
   // All that has a size is there before the page is painted; values are unpacked later.
-  const choices = [{
-    name: 'own scales',
-    title: 'scale each map to its own smallest and largest value',
-    on: false,
-    set: (on) => {
-      own = on;
-    }
-  }];
-  if (!signed)
-    choices.push({
-      name: 'square root',
-      title: rootsTitle,
-      on: false,
-      set: (on) => {
-        roots = on;
-      }
-    });
-  const controls = mapControls(choices, draw);
-  head.append(controls);
+  const set = new MapSet(section, draw), controls = set.controls(), roots = controls && controls.lastChild;
+  set.choose = choose;
+  if (controls) head.append(controls);
+  const follow = () => {
+    const {id, map} = addressed();
+    if (id === section.id && packed[map]) chooseAll(map);
+  };
   choose(chosen);
-  bar.show(common);
-  packed.forEach((each, i) => inPieces(() => {
-                   maps[i] = {...unpacked(each.values), span: each.span};
-                 }));
+  follow();
+  addEventListener('hashchange', follow);
+  bar.show(set.scale(chosen));
+  packed.forEach((each, i) => inPieces(() => set.unpack(i)));
   inPieces(() => {
-    if (!signed && wantsRoots(maps, common))
-      controls.children[choices.length - 1].click();
+    if (set.first === set && !set.signed && wantsRoots(set.maps, set.common))
+      roots.click();
     else
       draw();
     redrawMaps.push(draw);

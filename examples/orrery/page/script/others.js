@@ -12,7 +12,7 @@ function renderValues(section, head, body) {
 const hash = /^[0-9a-f]{64}$/;
 
 // Sorts by a column when its head is clicked: ascending, descending, then the original order.
-function dataTable(columns, rows, marked, name) {
+function dataTable(columns, rows, marked, name, run) {
   const order = rows.map((row, i) => i), body = element('tbody');
   const asNumber = (text) => Number(String(text).replace(/,/g, '').replace('−', '-'));
   let sorted = null, falling = false;
@@ -25,7 +25,8 @@ function dataTable(columns, rows, marked, name) {
             element('span', {class: 'mark', title: 'differs'}, '●', element('span', {class: 'unseen'}, ' differs')) :
             '';
         const text = columns[k].align === 'right' ? String(cell).replace(/(^|\s)-(?=\d)/g, '$1−') : cell;
-        return element('td', {class: classes.join(' ').trim() || false}, text, mark);
+        return element(
+            'td', {class: classes.join(' ').trim() || false}, k === 0 ? componentText(text, run) : text, mark);
       }))));
   const sortBy = (k, head) => {
     falling = sorted === k ? !falling : false;
@@ -66,15 +67,15 @@ function renderTable(section, head, body) {
   const columns = filled.map((k) => section.data.columns[k]),
         rows = section.data.rows.map((row) => filled.map((k) => row[k]));
   if (rows.length <= long || !marked.length || marked.length === rows.length) {
-    body.append(dataTable(columns, rows, marked.length === rows.length ? [] : marked, section.title));
+    body.append(dataTable(columns, rows, marked.length === rows.length ? [] : marked, section.title, section.run));
     return;
   }
   const place = element('div'), button = element('button', {type: 'button', class: 'plain', 'aria-expanded': 'false'});
   let all = false;
   const fill = () => {
     place.replaceChildren(
-        all ? dataTable(columns, rows, marked, section.title) :
-              dataTable(columns, marked.map((i) => rows[i]), [], section.title));
+        all ? dataTable(columns, rows, marked, section.title, section.run) :
+              dataTable(columns, marked.map((i) => rows[i]), [], section.title, section.run));
     button.textContent = all ? `show only marked rows (${marked.length})` : `show all rows (${rows.length})`;
     button.setAttribute('aria-expanded', String(all));
   };
@@ -140,8 +141,9 @@ function renderText(section, head, body) {
 
 // Draws values with intervals over one axis; an interval that contains zero is gray.
 function renderBars(section, head, body) {
-  const {rows} = section.data, ends = rows.flatMap((row) => [row.value, row.low, row.high]).filter((x) => x !== null);
+  const {rows, shared} = section.data, ends = rows.flatMap((row) => [row.value, row.low, row.high]).filter((x) => x !== null);
   if (!ends.length) return;
+  if (shared) ends.push(...shared);
   const around = rows.some((row) => row.low !== null) || Math.min(...ends) <= 0, zero = around || section.data.zero;
   if (zero) ends.push(0);
   let low = Math.min(...ends), high = Math.max(...ends);
@@ -159,7 +161,7 @@ function renderBars(section, head, body) {
       track.append(drawn('line', {class: `span ${kind}`, x1: place(row.low), x2: place(row.high), y1: 19, y2: 19}));
     if (row.value !== null) track.append(drawn('circle', {class: kind, cx: place(row.value), cy: 19, r: 5}));
     list.append(element(
-        'div', {class: 'bar', role: 'listitem'}, element('div', {class: 'name'}, row.name),
+        'div', {class: 'bar', role: 'listitem'}, element('div', {class: 'name'}, componentText(row.name, section.run)),
         element('div', {class: 'track'}, track),
         element('div', {class: 'value'}, row.note || (row.value === null ? '' : shown(row.value))),
         element('div', {class: 'interval'}, known ? `${shown(row.low)} to ${shown(row.high)}` : '')));
@@ -189,9 +191,9 @@ function renderFormula(section, head, body) {
     const short = ([, value]) => value.length <= 16;
     for (const [key, value] of entry.properties.filter((each) => !short(each))) add(key, value);
     add('properties', entry.properties.filter(short).map(([key, value]) => `${key} ${value}`).join('; '));
-    add('file', entry.file ? element('code', {}, entry.file) : '');
+    add('file', fileText(entry));
     add('source', entry.source);
-    const id = `formula-${idOf(entry.family)}-${idOf(entry.name)}`;
+    const id = formulaId(entry);
     body.append(element(
         'article', {class: 'formula', id},
         element('h3', {}, entry.name, element('small', {}, entry.family), permalink(id, entry.name)),

@@ -12,6 +12,7 @@ const renderers = {
   tokens: renderTokens,
   choices: renderChoices,
   image: renderImage,
+  components: renderComponents,
   formula: renderFormula,
 };
 
@@ -38,10 +39,10 @@ systemIsDark.addEventListener('change', () => {
 
 function idOf(text) { return text.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, ''); }
 
-// Returns the section, and the number of its map, that the page's address names: #attention-blocks-attention:3.
+// Returns the section, and the number of its map, that the page's address names, as in #attention-blocks-attention:3.
 function addressed() {
   const [id, map] = decodeURIComponent(location.hash.slice(1)).split(':');
-  return {id, map: Number(map) || 0};
+  return {id, map: parseInt(map)};
 }
 
 const saved = ['curves', 'matrix', 'matrices', 'bars', 'lens', 'tokens', 'choices', 'image'];
@@ -49,7 +50,9 @@ const permalink = (id, name) => element('a', {class: 'link', href: '#' + id, 'ar
 
 function renderSection(section, wide) {
   const head = element('div', {class: 'head'}, element('h3', {}, section.title, permalink(section.id, section.title))),
-        body = element('div', {class: 'body'});
+        body = element('div', {class: 'body'}),
+        [component] = componentsIn(section.view || section.title, section.run);
+  if (component) head.firstChild.append(componentLink(component, 'component'));
   const made = element(
       'section', {class: wide ? 'section wide' : 'section', 'data-kind': section.kind, 'aria-label': section.title},
       head, section.text ? element('p', {class: 'said'}, section.text) : null, body);
@@ -138,6 +141,8 @@ function start() {
     section.id = times > 1 ? `${id}-${times}` : id;
   }
   noteExamples(report.sections);
+  noteComponents(report.sections);
+  shareScales(report.sections);
   const toggle = element('button', {
     type: 'button',
     class: 'plain',
@@ -161,8 +166,15 @@ function start() {
   for (const [group, sections] of groups) main.append(renderGroup(group, sections));
   renderContents(groups);
   addEventListener('scroll', hideTip, {passive: true});
-  const go = () => document.getElementById(addressed().id)?.scrollIntoView({behavior: 'instant'});
+  const go = () => {
+    const target = document.getElementById(addressed().id);
+    if (!target) return;
+    for (let around = target; around; around = around.parentElement)
+      if (around.localName === 'details') around.open = true;
+    target.scrollIntoView({behavior: 'instant'});
+    if (target.localName === 'details') target.firstChild.focus({preventScroll: true});
+  };
   go();
-  addEventListener('hashchange', () => addressed().map && go());
+  addEventListener('hashchange', go);
 }
 document.addEventListener('DOMContentLoaded', start);
