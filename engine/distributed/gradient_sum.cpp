@@ -38,14 +38,14 @@ GradientSum::GradientSum(const Tensor& gradient, int64_t parts, IndexRange share
 void GradientSum::take(int64_t part) {
   if (part == share_.begin) stack_.clear();
   int64_t additions = stack_.push({part, part + 1});
-  auto below = buffers_.begin() + stack_.size() - 1 + additions;  // one above the topmost buffer in use
+  auto below = static_cast<size_t>(stack_.size() - 1 + additions);  // one above the topmost buffer in use
   if (part == share_.end - 1) {
-    for (; additions > 0; --additions) add_in_place(gradient_, *--below);
+    for (; additions > 0; --additions) add_in_place(gradient_, buffers_[--below]);
   } else if (additions == 0) {
-    below->copy_from(gradient_);
+    buffers_[below].copy_from(gradient_);
   } else {
-    add_in_place(*--below, gradient_);
-    for (; additions > 1; --additions, --below) add_in_place(*(below - 1), *below);
+    add_in_place(buffers_[--below], gradient_);
+    for (; additions > 1; --additions, --below) add_in_place(buffers_[below - 1], buffers_[below]);
   }
 }
 

@@ -135,7 +135,8 @@ double with_layers(double one, double two, int64_t layers) {
 
 // Sets optimizer state, activations, signal propagation and seconds. The measured models are at
 // most as large as the run: if they do not fit, the run does not fit.
-void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of_two, MemoryPlan& plan) {
+void extrapolate(const TrainSettings& s, const Task& task, const Ranks& ranks, int64_t parameters_of_two,
+                 MemoryPlan& plan) {
   const BatchSizes sizes = choose_batch_sizes(s, task, parameters_of_two);
   const int64_t layers = layers_of(s);
   const Measured one = measure_layers(s, task, 1, sizes), two = layers > 1 ? measure_layers(s, task, 2, sizes) : one;
@@ -156,11 +157,14 @@ void extrapolate(const TrainSettings& s, const Task& task, int64_t parameters_of
                                      : 0,
            .stream_state = with_layers(one.whole.stream_state, two.whole.stream_state, layers) * training /
                            static_cast<double>(sizes.training)});
-  const double batches = task.mean_batch_size(s.batch_size) * static_cast<double>(s.gradient_accumulation_steps);
-  plan.flops_of_step = with_layers(one.update.flops, two.update.flops, layers) + of_one(&Peaks::flops) * batches;
+  const double batch = task.mean_batch_size(s.batch_size);
+  const int64_t micro_batches = s.gradient_accumulation_steps,
+                own = micro_batches_of(ranks.rank(), ranks.count(), s.gradient_parts, micro_batches).size();
+  plan.flops_of_step = with_layers(one.update.flops, two.update.flops, layers) +
+                       of_one(&Peaks::flops) * batch * static_cast<double>(micro_batches);
   if (parse_device(s.device) == Device::cpu)
-    plan.seconds_of_step =
-        with_layers(one.update.seconds, two.update.seconds, layers) + of_one(&Peaks::seconds) * batches;
+    plan.seconds_of_step = with_layers(one.update.seconds, two.update.seconds, layers) +
+                           of_one(&Peaks::seconds) * batch * static_cast<double>(own);
 }
 
 // Measures the full model, batches and lengths; extrapolates nothing.
@@ -288,7 +292,7 @@ MemoryPlan plan_memory(const TrainSettings& s, const Task& task, const Ranks& ra
   const auto check_fits = [&](double fraction) {
     if (needs(fraction) > static_cast<double>(plan.free)) fail_to_fit(s, "about", needs(1), listed(plan), plan);
   };
-  measured([&] { extrapolate(s, task, *count_parameters(two, max_parameters), plan); },
+  measured([&] { extrapolate(s, task, ranks, *count_parameters(two, max_parameters), plan); },
            layers_of(s) > 1 ? "a step of two layers alone does not fit" : "a step of its one layer does not fit");
   if (!on_host) return check_fits(certain_fraction), plan;
   check_fits(1 / uncertainty_factor);

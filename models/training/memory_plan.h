@@ -37,7 +37,7 @@ struct MemoryPlan {
   int64_t data = 0;            // the training data in memory, and batches
   int64_t program = 0;         // the process without tensors and data: libraries, heap, threads; 0 on a GPU
   int64_t free = 0;            // what the device has for all this, plus what the process holds already
-  double seconds_of_step = 0;  // approximate; 0: unknown, because it is measured on the CPU and the run uses a GPU
+  double seconds_of_step = 0;  // approximate, without exchange; 0: unknown, as on a GPU: it is measured on the CPU
   double flops_of_step = 0;    // of matrix products and attention, as flops_counted counts them; 0: unknown
   int64_t total() const;
   std::vector<std::pair<std::string, int64_t>> kinds() const;  // names and bytes, without zeros
