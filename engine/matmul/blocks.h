@@ -86,7 +86,10 @@ struct Source {
   const T* data;
   int64_t stride;
   bool across;
-  Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
+  // Without data, in a product of depth 0, there is nothing to point to.
+  Source at(int64_t i, int64_t k) const {
+    return {data ? data + (across ? k * stride + i : i * stride + k) : data, stride, across};
+  }
 };
 
 // Packs full panels side by side, to read whole cache lines: a panel of A is half a line wide. Rows
