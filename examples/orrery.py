@@ -4,9 +4,9 @@
     run = orrery.Run("runs/mine")
     steps, loss = run.log["loss"]                   # arrays
     weight = run.tensors()["blocks.0.attention.output.weight"]
-    found = run.inspect(text="To be", analysis="heads, logit_lens")
+    found = run.inspect(text="To be", analysis="attention, heads")
     found.metrics["heads/induction/blocks.0.attention.0"]
-    found["attention/blocks"].values                # (maps, rows, columns), with .rows and .columns, their words
+    found["attention/blocks.attention"].values      # (maps, rows, columns), with .rows and .columns, their words
     found                                           # in a notebook: the page; found["Attention"] shows a part of it
     run.inspect(text="To be", edits="blocks.0.attention.3*0", hooks="logits").values["logits"]
 
@@ -157,6 +157,8 @@ class Run:
         if not os.path.isdir(folder):
             raise Error(f"{folder} is not a folder; give that of a run")
         self.folder = folder
+        self._checkpoint = os.path.exists(os.path.join(folder, "weights.safetensors"))
+        self._run = os.path.dirname(os.path.abspath(folder)) if self._checkpoint else folder  # what the two share
 
     def __repr__(self):
         return f"Run({self.folder!r})"
@@ -166,30 +168,41 @@ class Run:
         """The settings of the run, as {name: value}."""
         import tomllib  # Python 3.11
 
-        with open(os.path.join(self.folder, "settings.toml"), "rb") as file:
+        with open(self._file_of_run("settings.toml"), "rb") as file:
             return tomllib.load(file)
 
     @property
     def log(self):
         """The metrics, as {name: (steps, values)}."""
-        return read_log(os.path.join(self.folder, "metrics.jsonl"))
+        return read_log(self._file_of_run("metrics.jsonl"))
+
+    def _file_of_run(self, name):
+        path = os.path.join(self._run, name)
+        if not os.path.exists(path):
+            raise Error(f"{self._run} has no {name}, as a run has that was not imported")
+        return path
 
     @property
     def checkpoints(self):
         """The steps of the checkpoints, in order."""
-        found = (re.fullmatch(r"step_(\d+)", name) for name in os.listdir(self.folder))
+        found = (re.fullmatch(r"step_(\d+)", name) for name in os.listdir(self._run))
         return sorted(int(match[1]) for match in found if match)
 
     def tensors(self, step=None, optimizer=False):
         """Returns the weights at a step, or the last ones, as {path: array}; with `optimizer` its state."""
+        name = "optimizer.safetensors" if optimizer else "weights.safetensors"
+        if self._checkpoint and step is None:
+            return read_safetensors(os.path.join(self.folder, name))
         steps = self.checkpoints
         if not steps or (step is not None and step not in steps):
             raise Error(f"{self.folder} has no checkpoint{'' if step is None else f' of step {step}'}; it has {steps}")
-        name = "optimizer.safetensors" if optimizer else "weights.safetensors"
-        return read_safetensors(os.path.join(self.folder, f"step_{steps[-1] if step is None else step:06d}", name))
+        return read_safetensors(os.path.join(self._run, f"step_{steps[-1] if step is None else step:06d}", name))
 
     def inspect(self, **settings):
         """Runs orrery inspect with these settings (`orrery inspect --help`) and returns an Inspection."""
+        for own in "json", "html", "out":
+            if own in settings:
+                raise Error(f"leave {own} out: the results come as arrays, and the page as _repr_html_()")
         with tempfile.TemporaryDirectory() as folder:
             page, numbers = os.path.join(folder, "page.html"), os.path.join(folder, "numbers.safetensors")
             words = ["inspect", self.folder, "--json=yes"]

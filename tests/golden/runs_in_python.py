@@ -51,6 +51,16 @@ with tempfile.TemporaryDirectory() as folder:
         found = [(row["step"], row[name]) for row in rows if name in row]
         check(f"the log's {name}", list(zip(steps.tolist(), values.tolist())) == found)
     check("checkpoints", run.checkpoints == [3, 6])
+    head = "\n".join(line.strip() for line in orrery.__doc__.splitlines() if line.startswith("    "))
+    for given, here in ("runs/mine", f"{folder}/run"), ("attention.3*0", "attention.1*0"):
+        assert given in head
+        head = head.replace(given, here)
+    exec(head, {})  # ends the test if it cannot run
+    at_3 = orrery.Run(f"{folder}/run/step_000003")
+    check("a checkpoint", all(numpy.array_equal(at_3.tensors()[name], each) for name, each in run.tensors(3).items()))
+    check("a checkpoint's run", at_3.settings == run.settings and at_3.checkpoints == [3, 6] and "loss" in at_3.log)
+    for own in "html", "json", "out":
+        error(f"inspect of {own}", lambda: run.inspect(**{own: "no"}), f"leave {own} out")
     embedding = "token_embedding.weight"
     check("weights by step", not numpy.array_equal(run.tensors(3)[embedding], run.tensors()[embedding]))
     check("shapes", run.tensors()["blocks.1.attention.output.weight"].shape == (32, 32))
