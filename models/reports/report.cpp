@@ -99,19 +99,27 @@ Json report_section(const std::string& group, const std::string& kind, const std
 
 Json packed_values(std::span<const float> values) {
   constexpr int largest = 65534, not_finite = 65535;
+  constexpr size_t shortest_gap = 8;
   double low = INFINITY, high = -INFINITY;
   for (const float x : values)
     if (std::isfinite(x)) low = std::min<double>(low, x), high = std::max<double>(high, x);
   if (low > high) low = high = 0;
   std::string bytes;
-  bytes.reserve(2 * values.size());
-  for (const float x : values) {
-    const double fraction = high > low ? (x - low) / (high - low) : 0;
-    const int number = std::isfinite(x) ? static_cast<int>(std::lround(fraction * largest)) : not_finite;
+  Json gaps = Json::array();
+  const auto is_finite = [](float x) { return std::isfinite(x); };
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto next = std::find_if(values.begin() + static_cast<std::ptrdiff_t>(i), values.end(), is_finite);
+    if (const size_t gap = static_cast<size_t>(next - values.begin()) - i; gap >= shortest_gap) {
+      gaps.push_back(i), gaps.push_back(gap);
+      i += gap - 1;
+      continue;
+    }
+    const double fraction = high > low ? (values[i] - low) / (high - low) : 0;
+    const int number = is_finite(values[i]) ? static_cast<int>(std::lround(fraction * largest)) : not_finite;
     bytes += static_cast<char>(number & 255);
     bytes += static_cast<char>(number >> 8);
   }
-  return {{"low", low}, {"high", high}, {"count", values.size()}, {"base64", base64(bytes)}};
+  return {{"low", low}, {"high", high}, {"count", values.size()}, {"gaps", gaps}, {"base64", base64(bytes)}};
 }
 
 void add_overview(Json& sections, std::span<const ReportedRun> runs) {

@@ -45,8 +45,10 @@ namespace orrery::models {
 Json report_section(const std::string& group, const std::string& kind, const std::string& title,
                     const std::string& text, Json data);
 
-// {"low": -1.5, "high": 2, "count": 64, "base64": "..."}: u16 little-endian, 0 for the smallest
-// value, 65,534 for the largest, 65,535 for non-finite; error at most (high - low) / 131,068.
+// {"low": -1.5, "high": 2, "count": 64, "gaps": [8, 24], "base64": "..."}: u16 little-endian, 0 for the
+// smallest value, 65,534 for the largest, 65,535 for non-finite; error at most (high - low) / 131,068.
+// base64 leaves out long runs of non-finite values, such as the keys after a query: gaps has the start and
+// length of each.
 Json packed_values(std::span<const float> values);
 
 void add_overview(Json& sections, std::span<const ReportedRun> runs);

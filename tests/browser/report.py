@@ -410,7 +410,10 @@ def check_reading(page, folder):
 
 
 def unpacked(packed):
-    codes = struct.unpack(f"<{packed['count']}H", base64.b64decode(packed["base64"]))
+    codes = list(struct.unpack(f"<{len(base64.b64decode(packed['base64'])) // 2}H", base64.b64decode(packed["base64"])))
+    for at, length in zip(packed["gaps"][::2], packed["gaps"][1::2]):
+        codes[at:at] = [65535] * length
+    assert len(codes) == packed["count"]
     step = (packed["high"] - packed["low"]) / 65534
     return [None if code == 65535 else packed["low"] + code * step for code in codes], step / 2
 
@@ -872,6 +875,7 @@ def packed(values):
         "low": low,
         "high": high,
         "count": len(values),
+        "gaps": [],
         "base64": base64.b64encode(struct.pack(f"<{len(codes)}H", *codes)).decode(),
     }
 

@@ -187,6 +187,14 @@ TEST_CASE("report: packed numbers have an error of at most 1/65,534 of their ran
   for (size_t i = 0; i < 4; ++i)
     CHECK(std::abs(-1.5 + 3.5 * code(i) / 65534 - static_cast<double>(values[i])) <= 3.5 / 131068 + 1e-9);
   CHECK(packed_values(std::vector<float>{3, 3})["low"] == 3.0);
+  CHECK(packed["gaps"] == Json::array());
+  // Long runs of non-finite values are left out: the keys after a query.
+  std::vector<float> with_gaps(40, NAN);
+  with_gaps[0] = 1, with_gaps[20] = 2, with_gaps[23] = 3;
+  const Json gaps = packed_values(with_gaps);
+  CHECK(gaps["count"] == 40);
+  CHECK(gaps["gaps"] == Json({1, 19, 24, 16}));
+  CHECK(bytes_of_base64(gaps["base64"].get<std::string>(), "t").size() == 2 * 5);  // 1, 2, two NaN, 3
 }
 
 TEST_CASE("report: it has the components that settings name, also inside specs, with their derivations") {
@@ -197,8 +205,8 @@ TEST_CASE("report: it has the components that settings name, also inside specs, 
                                          {"mask", "causal and (sinks(2) or window(4))"},
                                          {"normalization", "dyt"}}));
   Json sections = Json::array();
-  add_components(sections, std::span(&run, 1), [](const std::string& family, const std::string& name) {
-    return SourceHead{family + "/" + name + ".cpp", family + "/" + name};
+  add_components(sections, std::span(&*run.settings, 1), [](const std::string& family, const std::string& name) {
+    return SourceHead{family + "/" + name + ".cpp", "", family + "/" + name};
   });
   REQUIRE(sections.size() == 1);
   std::map<std::string, Json> found;

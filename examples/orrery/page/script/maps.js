@@ -2,8 +2,12 @@
 
 // Returns the 16-bit codes of packed_values (models/reports/report.h).
 function unpacked(packed) {
-  const bytes = atob(packed.base64), codes = new Uint16Array(packed.count);
-  for (let i = 0; i < codes.length; ++i) codes[i] = bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8;
+  const bytes = atob(packed.base64), codes = new Uint16Array(packed.count).fill(notFinite);
+  const gaps = [...packed.gaps, codes.length, 0];
+  for (let gap = 0, i = 0, at = 0; gap < gaps.length; gap += 2) {
+    for (; i < gaps[gap]; ++i, at += 2) codes[i] = bytes.charCodeAt(at) | bytes.charCodeAt(at + 1) << 8;
+    i += gaps[gap + 1];
+  }
   return {codes, low: packed.low, high: packed.high};
 }
 const notFinite = 65535, largestCode = 65534;
