@@ -110,10 +110,13 @@ std::vector<View> ExampleMetrics::views() const {
       const std::vector<double> values = present(name);
       const Spread spread = spread_of(values);
       const std::optional<Interval> interval = confidence_interval(values);
-      metrics.emplace_back(name, spread.mean), metrics.emplace_back(name + "/deviation", spread.deviation);
+      const bool has_deviation = values.size() > 1;
+      metrics.emplace_back(name, spread.mean);
+      if (has_deviation) metrics.emplace_back(name + "/deviation", spread.deviation);
       if (interval)
         metrics.emplace_back(name + "/low", interval->low), metrics.emplace_back(name + "/high", interval->high);
-      table.rows.push_back({component_of(name), significant(spread.mean, 4), significant(spread.deviation, 3),
+      table.rows.push_back({component_of(name), significant(spread.mean, 4),
+                            has_deviation ? significant(spread.deviation, 3) : "-",
                             interval ? significant(interval->low, 4) : "-",
                             interval ? significant(interval->high, 4) : "-", std::to_string(values.size())});
       bars.bars.push_back({.name = component_of(name), .value = spread.mean});

@@ -56,11 +56,12 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
           .names("--example")
           .value(wrong)
           .offers("--example=held_out:17");
-    expect_error(run_orrery({command, run, "--example=held_out:1", "--text=abe"}))
-        .names("--example")
-        .value("held_out:1")
-        .names("--text")
-        .offers("leave");
+    for (const auto& [key, value] : {std::pair("--text", "abe"), std::pair("--label", "2"), std::pair("--target", "a")})
+      expect_error(run_orrery({command, run, "--example=held_out:1", std::string(key) + "=" + value}))
+          .names("--example")
+          .value("held_out:1")
+          .names(key)
+          .offers("leave");
   }
   CHECK(contains(inspect({run}).out, "Heads: Metrics of each head"));
   fs::rename(folder / "text.txt", folder / "moved.txt");
@@ -187,6 +188,8 @@ TEST_CASE("inspect: --examples summarizes metrics over evenly spread held-out ex
                                   [](const auto& each) { return each.name == "heads/first/examples"; });
   REQUIRE(array != file.tensors.end());
   CHECK(array->tensor.shape() == orrery::Shape{1, 2, 12});
+  const Json one = metrics_of({"--examples=1"});
+  CHECK((one.contains("ablation/loss") && !one.contains("ablation/loss/deviation")));
   refusal({run, "--examples=13"}).names("--examples").value(13).value("12 examples").offers("--examples=12");
   for (const Words& one : {Words{"--text=abe"}, {"--example=held_out:1"}, {"--hooks=*"}})
     refusal(Words{run, "--examples=2"} + one).names("--examples").value(2).offers("leave");

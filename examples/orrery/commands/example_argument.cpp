@@ -106,8 +106,9 @@ std::string describe_cut(const models::InspectedExample& example, const std::str
 int64_t held_out_number(const std::string& command, const ExampleArgument& example) {
   constexpr std::string_view kind = "held_out:";
   if (example.held_out.empty()) return 0;
-  check_usage(!example.given(), command, ": --example=", example.held_out,
-              " and another example (--text, --image or --source) are given; leave one of them out");
+  check_usage(!example.given() && example.label < 0 && example.target.empty(), command, ": --example=",
+              example.held_out, " has its input and target; leave it out, or --text, --image, --label, --source and "
+              "--target");
   const bool is_held_out = example.held_out.starts_with(kind);
   const std::string digits = is_held_out ? example.held_out.substr(kind.size()) : "";
   check_usage(!digits.empty() && digits.size() < 19 && digits.find_first_not_of("0123456789") == std::string::npos,
