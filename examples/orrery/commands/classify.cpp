@@ -68,7 +68,8 @@ class Classifier {
         device_(device),
         sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
     nn::move(model_, device);
-    edits_ = begin_edits("classify", s.edits, model_, true);
+    edits_ = begin_edits("classify", s.edits, model_, models::Passes::whole);
+    note_edits(*edits_);
   }
 
   // Returns the most likely classes and their probabilities, sorted. Outputs without a class name

@@ -40,7 +40,8 @@ std::map<std::string, double> measured_under_edits(const models::Variant& varian
       fail(variant.location, ": ", error.what());
     }
   };
-  in_claim([&] { edits = begin_edits("study", variant.edits, *trained.model, false); });
+  in_claim([&] { edits = begin_edits("study", variant.edits, *trained.model,
+                                      passes_of_validation(trained, models::Passes::decoding)); });
   std::map<std::string, double> found = measure(trained);
   in_claim([&] { edits->check_applied(); });
   return found;

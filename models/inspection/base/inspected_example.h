@@ -24,6 +24,7 @@ class InspectedExample {
   // Runs the example as a batch of one on the model's device, in evaluation mode, without gradient;
   // active hooks apply. Returns the logits (rows, choices), f32 or f64, on the CPU.
   Tensor run() const;
+  static const InspectedExample* running();  // the one that this thread runs; null: none
   // Returns the target of each row of the logits; -1: unknown.
   const std::vector<int32_t>& targets() const { return targets_; }
   virtual std::string target_name(int32_t index) const = 0;  // name of a token or class
