@@ -8,6 +8,7 @@
 #include "engine/ops/ops.h"
 #include "models/inspection/base/captured_attention.h"
 #include "models/inspection/base/edits.h"
+#include "models/inspection/base/residual_stream.h"
 #include "models/tasks/base/task.h"
 #include "tests/support/inspected_examples.h"
 #include "tests/support/message.h"
@@ -150,6 +151,25 @@ TEST_CASE("edits: the other example's value enters this example alone, not a gen
   edits.begin();
   CHECK(largest_difference(generated->run(), plain) == 0);
   CHECK(largest_difference(inspected->run(), other->run()) == 0);
+}
+
+TEST_CASE("edits: the logits of the last state are those of the edited model") {
+  const auto model = small_gpt({});
+  const auto inspected = example_of(*model), other = example_of(*model, 1);
+  for (const char* const text : {"blocks.1@3=0", "logits@3=0", "norm=other", "norm.input@2*2", "embedding@2*2"}) {
+    CAPTURE(text);
+    Edits edits(text, *model);
+    edits.learn_other(*other, *inspected);
+    edits.begin();
+    const ObservedStreams observed = observe_streams(*inspected);
+    const ResidualStream& last = observed.streams.back();
+    CHECK(largest_difference(logits_of(*inspected, last, last.last().value), inspected->run()) < 1e-9);
+    const std::vector<int32_t> targets(8, 4);
+    const Tensor state = last.last().value;
+    const auto found = target_logits(*inspected, last, std::span(&state, 1), targets);
+    for (int64_t row = 0; row < 8; ++row)
+      CHECK(found[0][static_cast<size_t>(row)] == doctest::Approx(observed.logits[row].to_vector()[4]).epsilon(1e-9));
+  }
 }
 
 TEST_CASE("edits: one meaning of the mean: of the model under the other edits") {
