@@ -104,6 +104,7 @@ TEST_CASE("edits: classes of images and translations") {
                   ["probability"];
   };
   CHECK(probability("head=0") == 0.5);
+  CHECK(json_of({"classify", folder / "images", "--edits=head = 0", shapes + "/val"})[0]["edits"] == "head=0");
   const Outcome pairs = run_orrery({"train", "--out=" + (folder / "pairs"), "--evaluate_every=0",
                                     "--model=encoder_decoder", "--layers=1", "--heads=1", "--width=8", "--context=64",
                                     "--tokenizer=character", "--batch_size=2", "--steps=2", "--validation_fraction=0.4",
