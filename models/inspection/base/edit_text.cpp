@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "engine/autograd/autograd.h"
-#include "engine/ops/ops.h"
 #include "engine/settings/registry.h"
 #include "engine/settings/spec.h"
 #include "engine/types/ascii.h"

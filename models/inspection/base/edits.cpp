@@ -5,7 +5,6 @@
 
 #include "engine/autograd/autograd.h"
 #include "engine/ops/ops.h"
-#include "engine/settings/registry.h"
 #include "engine/types/usage_error.h"
 #include "models/inspection/base/edit_text.h"
 #include "models/inspection/base/hook_axes.h"
