@@ -6,6 +6,7 @@
 #include "engine/ops/ops.h"
 #include "models/settings/at_least_one.h"
 #include "nn/attentions/base/attention.h"
+#include "nn/base/pass_scope.h"
 #include "nn/feed_forwards/base/feed_forward.h"
 #include "nn/layers/linear.h"
 #include "nn/normalizations/base/normalization.h"
@@ -104,6 +105,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderSettings& settings)
 }
 
 Tensor EncoderDecoder::run(Stack& stack, const Tensor& tokens, nn::ForwardPass& pass) {
+  const nn::PassScope scope(pass);
   const int64_t before = pass.offset();
   check(tokens.shape().rank() == 2 && tokens.size(1) >= 1 && before + tokens.size(1) <= settings_.context,
         "encoder_decoder: tokens of shape ", tokens.shape(), " after ", before,

@@ -8,6 +8,7 @@
 #include "engine/autograd/finite_guard.h"
 #include "engine/autograd/hooks.h"
 #include "engine/types/check.h"
+#include "nn/base/pass_scope.h"
 
 namespace orrery::nn {
 namespace {
@@ -43,6 +44,7 @@ class Collect final : public Visitor {
 };
 
 thread_local ParameterCount* active_count = nullptr;
+thread_local const ForwardPass* current_pass = nullptr;
 
 Tensor make_value(const Shape& shape, Dtype dtype) {
   if (!active_count) return Tensor::full(shape, std::numeric_limits<double>::quiet_NaN(), dtype);
@@ -78,7 +80,12 @@ void Visitor::operator()(std::string_view name, Module& child) {
   path_ = outer;
 }
 
+PassScope::PassScope(const ForwardPass& pass) : outer_(std::exchange(current_pass, &pass)) {}
+PassScope::~PassScope() { current_pass = outer_; }
+const ForwardPass* PassScope::current() { return current_pass; }
+
 Tensor Module::operator()(const Tensor& x, ForwardPass& pass) {
+  const PassScope scope(pass);
   return with_path([&] { return hook(path_, "output", forward(hook(path_, "input", x), pass)); });
 }
 Tensor Module::with_path(const std::function<Tensor()>& f) const {

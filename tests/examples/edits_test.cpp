@@ -47,8 +47,39 @@ TEST_CASE("edits: factor 1 changes no output, and an edit changes evaluate, gene
   };
   CHECK(logits({"--text=abeabe", "--patch_from=eabbae", "--edits=embedding=other"}) == logits({"--text=eabbae"}));
   CHECK(logits({"--text=abeabe", "--edits=logits=2"}) == 2);
+  // A text that grows, with keys that the first pass has or lacks.
+  for (const char* const edits : {"blocks.0.attention.0.key2=mean", "blocks.0.attention.0.key7=mean"})
+    CHECK(run_orrery({"generate", run, "--prompt=abe", "--tokens=9", std::string("--edits=") + edits}).code == 0);
+  CHECK(std::isfinite(loss("blocks.0.attention.scores=mean")));
   // The analysis of heads also runs texts that it generates, with other lengths.
   CHECK(run_orrery({"inspect", run, "--text=abeab", "--patch_from=eabba", "--edits=embedding@1-2=other"}).code == 0);
+}
+
+TEST_CASE("edits: every output says which edits were in effect, and what a mean is taken over") {
+  const Folder folder;
+  const std::string run = trained_run(folder, "run"), edits = "embedding*2; blocks.0.attention.0=mean",
+                    given = "--edits=embedding *2;\nblocks.0.attention.0=mean",
+                    first = "the positions of the first pass", here = "the positions of this example";
+  const nlohmann::json loss = json_of({"evaluate", run, given}), plain = json_of({"evaluate", run});
+  CHECK(loss["edits"] == edits);
+  CHECK(loss["mean_over"] == first);
+  CHECK((plain["edits"].is_null() && plain["mean_over"].is_null()));
+  Message(run_orrery({"evaluate", run, given}).out).names("edits").value(edits).offers(first);
+  const Words generate = {"generate", run, "--prompt=abe", "--tokens=2", given};
+  Message(run_orrery(generate).err).names("edits").value(edits).offers(first);
+  const Words inspect = {"inspect", run, "--text=abeabe", "--analysis=heads", given};
+  const nlohmann::json views = json_of(inspect);
+  CHECK(views["edits"] == edits);
+  CHECK(views["mean_over"] == here);
+  CHECK(json_of({"inspect", run, "--examples=2", "--analysis=heads", given})["mean_over"] ==
+        "the positions of 2 held-out examples");
+  CHECK(json_of({"inspect", run, "--text=abe"})["edits"].is_null());
+  Message(run_orrery(inspect).out).names("edits").value(edits).offers(here);
+  const std::string file = folder / "values.safetensors";
+  REQUIRE(run_orrery(inspect + Words{"--out=" + file}).code == 0);
+  const std::string bytes = read_file(file);
+  CHECK(bytes.find("\"edits\":\"" + edits + "\"") != bytes.npos);
+  CHECK(bytes.find("\"mean_over\":\"" + here + "\"") != bytes.npos);
 }
 
 TEST_CASE("edits: what is wrong is refused with the way out") {
@@ -73,6 +104,7 @@ TEST_CASE("edits: classes of images and translations") {
                   ["probability"];
   };
   CHECK(probability("head=0") == 0.5);
+  CHECK(json_of({"classify", folder / "images", "--edits=head = 0", shapes + "/val"})[0]["edits"] == "head=0");
   const Outcome pairs = run_orrery({"train", "--out=" + (folder / "pairs"), "--evaluate_every=0",
                                     "--model=encoder_decoder", "--layers=1", "--heads=1", "--width=8", "--context=64",
                                     "--tokenizer=character", "--batch_size=2", "--steps=2", "--validation_fraction=0.4",
@@ -86,6 +118,10 @@ TEST_CASE("edits: classes of images and translations") {
     return found.out;
   };
   CHECK(translation({"--edits=encoder.embedding*1"}) == translation({}));
+  const Words at = {"evaluate", folder / "pairs", "--edits=decoder.0.attention.layer@1*0"};
+  refusal(at).value("decoder.0.attention.layer@1*0").names("decoding").offers("--bleu=no");
+  CHECK(run_orrery(at + Words{"--bleu=no"}).code == 0);
+  CHECK(run_orrery({"evaluate", folder / "pairs", "--edits=decoder.0.attention.layer.0.key0=mean"}).code == 0);
 }
 
 TEST_CASE("edits: variants of a claim that differ by edits share their runs") {
@@ -98,6 +134,12 @@ TEST_CASE("edits: variants of a claim that differ by edits share their runs") {
   CHECK(written_runs(folder / "pool").size() == 3);  // one for each seed
   const nlohmann::json verdict = verdict_in(folder / "study");
   CHECK(verdict["verdict"] == "shown");
+  expect_error(run_study(folder, claim_text(folder, trained + "refuted_if = \"without < whole\"\n",
+                                            "[variants.whole]\nedits = \"logits=0\"\n[variants.without]\n"
+                                            "edits = \" logits = 0;\"\n")))
+      .names("whole")
+      .value("without")
+      .names("same");
   const auto wrong = [&](const std::string& edits, const std::string& head) {
     return expect_error(run_study(folder, claim_text(folder, head + "refuted_if = \"without < whole\"\n",
                                                      "[variants.whole]\n[variants.without]\nedits = \"" + edits +

@@ -37,9 +37,12 @@ void read_edits(const std::string&, std::string_view bytes) {
     const Tensor logits = small_model()(tokens, pass);
     promise(logits.shape() == Shape{1, 3, 5}, "edits change the shape of the logits");
   };
-  edits.learn_means(run);
-  edits.learn_other(run, run);
+  const auto example = models::text_example(dynamic_cast<models::LanguageModel&>(small_model()),
+                                            models::restore_tokenizer(R"({"name": "numbers", "size": 5})"), "0 1 2");
+  edits.learn_means("this text", run);
+  edits.learn_other(*example, *example);
   edits.begin();
+  example->run();
   run();
 }
 

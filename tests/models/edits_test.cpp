@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/ops/ops.h"
+#include "engine/types/usage_error.h"
 #include "models/inspection/base/edits.h"
 #include "tests/support/inspected_examples.h"
 #include "tests/support/message.h"
@@ -46,15 +47,22 @@ TEST_CASE("edits: factor 1 on every value of every model changes no bit") {
     std::map<std::string, Tensor> values;
     Tensor plain;
     {
-      const Hooks hooks({"*.output", "*.head_output", "*.residual", "embedding", "*.embedding"},
-                        [&](const std::string& name, const Tensor& value) { values[name] = value; });
+      const Hooks hooks({"*"}, [&](const std::string& name, const Tensor& value) { values[name] = value; });
       plain = inspected->run();
     }
-    CHECK(values.size() > 3);
+    size_t edited = 0;
     for (const auto& value : values) {
       CAPTURE(value.first);
-      CHECK(largest_difference(run_with(value.first + "*1", *inspected), plain) == 0);
+      Tensor logits;
+      try {
+        logits = run_with(value.first + "*1", *inspected);
+      } catch (const UsageError&) {  // the model does not read it
+        continue;
+      }
+      CHECK(largest_difference(logits, plain) == 0);
+      ++edited;
     }
+    CHECK(edited > 8);
   }
 }
 
@@ -104,6 +112,10 @@ TEST_CASE("edits: numbers, positions, keys, order and channels") {
   CHECK(weights[0][1][5].to_vector()[2] == 0.25);
   CHECK(weights[0][0][5].to_vector()[2] != 0.25);
   CHECK(weights[0][1][6].to_vector()[2] != 0.25);
+  const Tensor own = value_of("", "blocks.0.attention.scores"),
+               without = value_of("blocks.0.attention.scores@1*0", "blocks.0.attention.scores");  // (1, 2, 8, 8)
+  for (int64_t query = 0; query < 8; ++query)
+    CHECK(without[0][1][query].to_vector() == (query == 1 ? std::vector<double>(8) : own[0][1][query].to_vector()));
   const auto convolutions = make_model(
       make_settings({{"model", "resnet"}, {"image_size", "8"}, {"channels", "1"}, {"classes", "3"}}));
   randomize(*convolutions);
@@ -133,7 +145,7 @@ TEST_CASE("edits: the mean, the other example, and the way to it") {
   const auto with_other = [&](const std::string& text) {
     Edits edits(text, *model);
     CHECK(edits.needs_other());
-    edits.learn_other([&] { other->run(); }, [&] { inspected->run(); });
+    edits.learn_other(*other, *inspected);
     edits.begin();
     return inspected->run();
   };
@@ -149,7 +161,7 @@ TEST_CASE("edits: the mean, the other example, and the way to it") {
     return found;
   };
   Edits of_this("blocks.0.feed_forward=mean", *model), of_both("blocks.0.feed_forward=mean", *model), none("", *model);
-  of_both.learn_means([&] { inspected->run(), other->run(); });
+  of_both.learn_means("both", [&] { inspected->run(), other->run(); });
   const Tensor plain = state_with(none), here = state_with(of_this), both = state_with(of_both);
   const std::vector<double> mean_here = mean(plain[0], {0}).to_vector(), first = here[0][0].to_vector();
   for (size_t i = 0; i < first.size(); ++i) CHECK(first[i] == doctest::Approx(mean_here[i]).epsilon(1e-12));
@@ -171,11 +183,11 @@ TEST_CASE("edits: what is wrong is named, with the nearest component") {
   error("embedding@-1=0").value("@-1").offers("@5");
   error("embedding@5-3=0").value("@5-3").offers("@5-9");
   error("embedding+2(this-other)").value("+2(this-other)").offers("(other-this)");
-  expect_error([&] { Edits("embedding@2=0", *model, false); }).value("embedding@2=0").offers("inspect");
+  expect_error([&] { Edits("embedding@2=0", *model, Passes::decoding); }).value("embedding@2=0").offers("inspect");
   const auto inspected = example_of(*model), shorter = example_of(*model, std::string("0 1 2"));
   expect_error([&] { run_with("embedding@9=0", *inspected); }).value("embedding@9=0").names("position");
   Edits edits("embedding=other", *model);
-  expect_error([&] { edits.learn_other([&] { shorter->run(); }, [&] { inspected->run(); }); })
+  expect_error([&] { edits.learn_other(*shorter, *inspected); })
       .value("embedding=other")
       .offers("--patch_from");
 }

@@ -68,7 +68,8 @@ class Classifier {
         device_(device),
         sigmoid_(models::setting_of<std::string>(trained_.settings.task_settings, "loss") == "sigmoid") {
     nn::move(model_, device);
-    edits_ = begin_edits("classify", s.edits, model_, true);
+    edits_ = begin_edits("classify", s.edits, model_, models::Passes::whole);
+    note_edits(*edits_);
   }
 
   // Returns the most likely classes and their probabilities, sorted. Outputs without a class name
@@ -90,7 +91,7 @@ class Classifier {
     return most_likely;
   }
 
-  void check_edits() const { edits_->check_applied(); }
+  const models::Edits& edits() const { return *edits_; }
   void warn_of_rotated_images() const { images_.warn_of_rotated_images(); }
 
  private:
@@ -132,11 +133,13 @@ void print_classes(const Classified& image) {
   std::cout << std::endl;
 }
 
-Json json_of(const Classified& image) {
+Json json_of(const Classified& image, const models::Edits& edits) {
   Json classes = Json::array();
   for (const auto& [name, probability] : image.classes)
     classes.push_back({{"class", name}, {"probability", json_number(probability)}});
-  return {{"path", image.path}, {"classes", classes}, {"error", image.error.empty() ? Json() : Json(image.error)}};
+  Json all = {{"path", image.path}, {"classes", classes}, {"error", image.error.empty() ? Json() : Json(image.error)}};
+  add_edits(all, edits);
+  return all;
 }
 
 }  // namespace
@@ -177,10 +180,10 @@ int classify(const Arguments& arguments) {
     } else if (!json) {
       print_classes(image);
     }
-    if (json) all.push_back(json_of(image));
+    if (json) all.push_back(json_of(image, classifier.edits()));
   }
   classifier.warn_of_rotated_images();
-  if (code == 0) classifier.check_edits();
+  if (code == 0) classifier.edits().check_applied();
   if (json) json.print(all);
   return code;
 }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "examples/orrery/commands/load_run.h"
+#include "models/formats/json.h"
 #include "models/inspection/base/edits.h"
 
 namespace orrery::program {
@@ -13,6 +15,15 @@ inline constexpr const char* edits_help =
 
 // Returns the edits, which apply as long as they live. They cannot use another example.
 std::unique_ptr<models::Edits> begin_edits(const std::string& command, const std::string& edits, nn::Module& model,
-                                           bool with_positions);
+                                           models::Passes passes);
+// Returns `passes`, or those of a stream if the run's model is validated on one.
+models::Passes passes_of_validation(const models::TrainSettings& trained, models::Passes passes);
+
+// Adds the strings "edits" and "mean_over", if there are any, to a file or an answer.
+void add_edits(models::Json& to, const models::Edits& edits);
+// Returns "edits: embedding=mean, with means over ..." for what add_edits has added; empty if there are none.
+std::string describe_edits(const models::Json& of);
+std::string describe(const models::Edits& edits);
+void note_edits(const models::Edits& edits);  // on the standard error
 
 }  // namespace orrery::program

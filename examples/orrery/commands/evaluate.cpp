@@ -21,6 +21,7 @@
 #include "models/model.h"
 #include "models/tasks/base/task.h"
 #include "models/training/memory_plan.h"
+#include "models/translation_model.h"
 
 namespace orrery::program {
 namespace {
@@ -119,7 +120,8 @@ std::optional<double> perplexity(const models::Task& task, const models::Validat
   return task.unit() == "tokens" ? std::optional(std::exp(found.loss)) : std::nullopt;
 }
 
-void print_validation(const models::Task& task, const models::Validation& found) {
+void print_validation(const models::Task& task, const models::Validation& found, const models::Edits& edits) {
+  if (const std::string changes = describe(edits); !changes.empty()) std::cout << changes << "\n";
   if (found.targets > 0) std::cout << pluralize(found.targets, "target") << " in ";
   std::cout << with_commas(task.validation_units()) << " " << task.unit() << "\nloss " << fixed(found.loss, 4)
             << " nats";
@@ -130,13 +132,15 @@ void print_validation(const models::Task& task, const models::Validation& found)
 }
 
 Json json_of(const std::string& checkpoint, const std::string& among, const models::Task& task,
-             const models::Validation& found) {
+             const models::Validation& found, const models::Edits& edits) {
   Json all = {{"checkpoint", checkpoint}, {"unit", task.unit()}, {"units", task.validation_units()}};
   all["targets"] = found.targets > 0 ? Json(found.targets) : Json();  // null: every unit is a target
   all["loss"] = json_number(found.loss);
   if (const auto value = perplexity(task, found)) all["perplexity"] = json_number(*value);
   all["metrics"] = json_numbers(found.metrics);
   all["among"] = among.empty() ? Json() : Json(among);
+  all["edits"] = all["mean_over"] = Json();  // null: none
+  add_edits(all, edits);
   return all;
 }
 
@@ -174,8 +178,10 @@ int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std
   if (json) {
     Json all = {{"checkpoint", run}};
     all["few_shot"] = few_shot_json(found);
+    add_edits(all, edits);
     json.print(all);
   } else {
+    if (const std::string changes = describe(edits); !changes.empty()) std::cout << changes << "\n";
     print_few_shot(found);
   }
   return 0;
@@ -221,7 +227,7 @@ int evaluate(const Arguments& arguments) {
   if (s.few_shot.few_shot > 0) {
     apply_bounds("evaluate", s.begin, trained);
     nn::move(*trained.model, device);
-    const auto edits = begin_edits("evaluate", s.edits, *trained.model, true);
+    const auto edits = begin_edits("evaluate", s.edits, *trained.model, models::Passes::whole);
     return evaluate_few_shot(s, arguments, run, trained, *edits);
   }
   drop_training_data(s, arguments);
@@ -238,11 +244,15 @@ int evaluate(const Arguments& arguments) {
     warn_about_data(trained, *task);
   nn::move(*trained.model, device);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
-  const auto edits = begin_edits("evaluate", s.edits, *trained.model, task->stream_context() == 0);
+  const bool decodes = s.bleu && dynamic_cast<const models::TranslationModel*>(trained.model.get());
+  const auto edits = begin_edits("evaluate", s.edits, *trained.model,
+                                 task->stream_context() > 0 ? models::Passes::stream
+                                 : decodes                  ? models::Passes::decoding
+                                                            : models::Passes::whole);
   const auto found = task->validate(*trained.model, {});
   edits->check_applied();
   progress.reset();
-  json ? json.print(json_of(run, s.among, *task, *found)) : print_validation(*task, *found);
+  json ? json.print(json_of(run, s.among, *task, *found, *edits)) : print_validation(*task, *found, *edits);
   return 0;
 }
 

@@ -132,7 +132,8 @@ int generate(const Arguments& arguments) {
       prompt.empty() ? models::beginning_of_text(*tokenizer) : models::encode_text(*tokenizer, prompt);
   s.sampling = sampling_with(lm, *tokenizer, s.sampling);
   const int64_t prompt_length = std::min(static_cast<int64_t>(tokens.size()), lm.context());
-  const auto edits = begin_edits("generate", s.edits, lm, false);
+  const auto edits = begin_edits("generate", s.edits, lm, models::Passes::decoding);
+  note_edits(*edits);
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {
     if (i > 0) std::cout << "\n---------------\n";

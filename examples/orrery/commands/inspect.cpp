@@ -227,7 +227,7 @@ void check_many(const InspectSettings& s, bool gives_example) {
 
 // Returns the metrics of s.examples evenly spread examples, or of one example.
 models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExamples* held_out, const InspectSettings& s,
-                                  const std::string& checkpoint) {
+                                  const std::string& checkpoint, models::Json& origin) {
   Progress progress("analyzing " + checkpoint);
   models::AnalysisSettings settings = s.analysis;
   settings.of_many = true;
@@ -240,22 +240,26 @@ models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExample
               pluralize(all, "example"),
               all > 0 ? text("; use --examples=", all, " or fewer") : "; leave --examples out and give an example");
   const auto number_of = [&](int64_t i) { return i * all / s.examples; };
+  std::unique_ptr<models::InspectedExample> one;
+  if (s.examples == 0) one = all > 0 ? held_out->at(first, trained) : make_example("inspect", trained, s.example);
   models::Edits edits(s.edits, *trained.model);
   check_usage(!edits.needs_other(), "inspect: --edits=", s.edits,
               " needs the value of another example, with --patch_from; leave --examples and --checkpoints out");
-  if (s.examples > 0)
-    edits.learn_means([&] {
-      for (int64_t i = 0; i < s.examples; ++i) held_out->at(number_of(i), trained)->run();
-    });
+  edits.learn_means(s.examples > 0 ? text("the positions of ", pluralize(s.examples, "held-out example"))
+                                   : "the positions of this example",
+                    [&] {
+                      for (int64_t i = 0; i < s.examples; ++i) held_out->at(number_of(i), trained)->run();
+                      if (s.examples == 0) one->run();
+                    });
   edits.begin();
   for (int64_t i = 0; i < s.examples; ++i) {
     const int64_t number = number_of(i);
     add(text("held_out:", number), *held_out->at(number, trained));
     progress.fraction(text("example ", i + 1), static_cast<double>(i + 1) / static_cast<double>(s.examples));
   }
-  if (s.examples == 0 && all > 0) add("", *held_out->at(first, trained));
-  if (s.examples == 0 && all == 0) add("", *make_example("inspect", trained, s.example));
+  if (s.examples == 0) add("", *one);
   edits.check_applied();
+  add_edits(origin, edits);
   check(!metrics.empty(), "inspect: --analysis=", s.analyses,
         " has no metrics of this model; choose from heads, logit_lens, logit_attribution, ablation, neurons and "
         "normalization_curves");
@@ -280,7 +284,7 @@ models::ExampleSettings second_example(const InspectSettings& s, const nn::Modul
 struct Results {
   std::vector<models::View> views;
   std::vector<NamedArray> arrays;  // values of hooks, or of each example
-  models::Json origin;
+  models::Json origin;  // with the edits, if there are any
 };
 
 Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments) {
@@ -296,7 +300,8 @@ Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::str
   models::Edits edits(s.edits, *trained.model);
   check_usage(patch_from || !edits.needs_other(), "inspect: --edits=", s.edits,
               " needs the value of another example; give one with --patch_from");
-  if (patch_from) edits.learn_other([&] { patch_from->run(); }, [&] { inspected->run(); });
+  if (patch_from) edits.learn_other(*patch_from, *inspected);
+  edits.learn_means("the positions of this example", [&] { inspected->run(); });
   edits.begin();
   Results results;
   {
@@ -307,15 +312,15 @@ Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::str
   if (!s.hooks.empty()) results.arrays = captured(*inspected, s.hooks);
   edits.check_applied();
   results.origin = origin_of(run, name_of(s.example, *inspected), *inspected);
+  add_edits(results.origin, edits);
   return results;
 }
 
 Results analyze_many(const LoadedRun& trained, const InspectSettings& s, const std::string& run) {
   const HeldOutExamples held_out("inspect", trained);
-  const models::ExampleMetrics metrics = metrics_at(trained, &held_out, s, run);
-  Results results{metrics.views(),
-                  arrays_of(metrics.values()),
-                  {{"run", run}, {"example", text(s.examples, " of ", held_out.count(), " held-out examples")}}};
+  models::Json origin = {{"run", run}, {"example", text(s.examples, " of ", held_out.count(), " held-out examples")}};
+  const models::ExampleMetrics metrics = metrics_at(trained, &held_out, s, run, origin);
+  Results results{metrics.views(), arrays_of(metrics.values()), origin};
   results.views[0].caption = describe_many(s.examples, held_out.count());
   return results;
 }
@@ -330,6 +335,7 @@ Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, con
   std::optional<HeldOutExamples> held_out;
   if (!gives_example) held_out.emplace("inspect", last);
   std::vector<models::StepMetrics> steps;
+  models::Json origin = {{"run", run}};
   for (const std::string& checkpoint : checkpoints) {
     LoadedRun trained;
     try {
@@ -340,27 +346,35 @@ Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, con
       continue;
     }
     apply_bounds("inspect", s.begin, trained);
-    steps.push_back({trained.step, metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint).means()});
+    steps.push_back(
+        {trained.step, metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint, origin).means()});
   }
   check(!steps.empty(), "inspect: ", run, " has removed all checkpoints that it had; try again");
-  Results results{metrics_by_step(steps), {}, {{"run", run}}};
+  Results results{metrics_by_step(steps), {}, origin};
   results.views[0].caption =
       text("At the ", pluralize(static_cast<int64_t>(steps.size()), "checkpoint"), " that the run keeps",
            s.examples > 0 ? text(", means over ", s.examples, " held-out examples.") : ".");
   return results;
 }
 
-void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views) {
+void print_results(const std::vector<ValueSummary>& captured, const std::vector<models::View>& views,
+                   const models::Json& origin) {
+  if (const std::string edits = describe_edits(origin); !edits.empty()) std::cout << edits << "\n\n";
   if (!captured.empty()) std::cout << list_of(captured);
   for (const models::View& view : views)
     if (!view.plot_only) std::cout << view_text(view) << "\n";
 }
 
-Json json_of(const std::string& run, const std::vector<ValueSummary>& captured,
-             const std::vector<models::View>& views) {
+Json json_of(const std::string& run, const std::vector<ValueSummary>& captured, const std::vector<models::View>& views,
+             const models::Json& origin) {
   Json all = Json::array();
   for (const models::View& view : views) all.push_back(view_json(view));
-  return {{"run", run}, {"values", json_of(captured)}, {"views", all}, {"metrics", json_numbers(metrics_of(views))}};
+  return {{"run", run},
+          {"edits", origin.value("edits", Json())},
+          {"mean_over", origin.value("mean_over", Json())},
+          {"values", json_of(captured)},
+          {"views", all},
+          {"metrics", json_numbers(metrics_of(views))}};
 }
 
 }  // namespace
@@ -405,7 +419,7 @@ int inspect(const Arguments& arguments) {
                                            : analyze_one(trained, s, words[0], arguments);
   links.add_to(results.views);
   const std::vector<ValueSummary> captured = summaries_of(s.hooks.empty() ? std::vector<NamedArray>() : results.arrays);
-  if (!json) print_results(captured, results.views);
+  if (!json) print_results(captured, results.views, results.origin);
   check(!results.views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses,
         "; choose from ", join(models::analyses().names()), ", or list its values with --hooks=*");
   for (NamedArray& each : arrays_of(results.views)) results.arrays.push_back(std::move(each));
@@ -418,7 +432,7 @@ int inspect(const Arguments& arguments) {
     sections.push_back(environment_section({}));
     write_page(html, "Analysis of " + words[0], std::move(sections));
   }
-  if (json) json.print(json_of(words[0], captured, results.views));
+  if (json) json.print(json_of(words[0], captured, results.views, results.origin));
   std::cout << std::flush;
   return 0;
 }

@@ -43,7 +43,10 @@ std::map<std::string, double> measured_under_edits(const models::Variant& varian
                                                    const Measure& measure) {
   const LoadedRun trained = load_run("study", folder);
   std::unique_ptr<models::Edits> edits;
-  in_variant(variant, [&] { edits = begin_edits("study", variant.edits, *trained.model, false); });
+  in_variant(variant, [&] {
+    edits = begin_edits("study", variant.edits, *trained.model,
+                        passes_of_validation(trained.settings, models::Passes::decoding));
+  });
   std::map<std::string, double> found = measure(trained);
   in_variant(variant, [&] { edits->check_applied(); });
   return found;
@@ -166,7 +169,9 @@ void check_edits(const Claim& claim, const std::string& data) {
     const models::RunStart start(settings, "");
     const auto task = models::make_task(settings, start);  // sets what the data determine, such as the vocabulary
     const auto model = models::make_model(settings);
-    in_variant(variant, [&] { begin_edits("study", variant.edits, *model, false); });
+    in_variant(variant, [&] {
+      begin_edits("study", variant.edits, *model, passes_of_validation(settings, models::Passes::decoding));
+    });
   }
 }
 

@@ -14,6 +14,7 @@
 #include "examples/orrery/commands/study_measures.h"
 #include "examples/orrery/commands/train_settings.h"
 #include "examples/orrery/terminal/progress.h"
+#include "models/inspection/base/edit_text.h"
 #include "models/study/id_names.h"
 #include "models/study/pool.h"
 #include "models/tasks/base/task.h"
@@ -288,7 +289,7 @@ void check_variants_differ(const Claim& claim, const std::string& data) {
   std::map<std::string, DistinctSettings> known;  // by edits
   for (const models::Variant& variant : claim.variants) {
     const auto settings = settings_of_study(claim, variant, 0, claim.seeds[0], 0, data);
-    const std::string& same = known[variant.edits].add(settings, variant.name);
+    const std::string& same = known[models::plain_edits(variant.edits)].add(settings, variant.name);
     check(same == variant.name, claim.path, ": the variants '", same, "' and '", variant.name,
           "' have the same settings, so nothing could differ; change a setting of one, or leave it out");
   }

@@ -126,7 +126,8 @@ int translate(const Arguments& arguments) {
   {
     const models::HostMemoryLimit limit;  // an error instead of the system's kill
     Progress progress("translating");
-    const auto edits = begin_edits("translate", s.edits, translator, false);
+    const auto edits = begin_edits("translate", s.edits, translator, models::Passes::decoding);
+    note_edits(*edits);
     s.search.progress = [&](double fraction) { progress.fraction("translated", fraction); };
     translations = models::translate_to_text(translator, sources.tokens, *tokenizer, s.search);
     if (!sources.tokens.empty()) edits->check_applied();

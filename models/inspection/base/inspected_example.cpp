@@ -6,8 +6,21 @@
 
 namespace orrery::models {
 
+namespace {
+
+thread_local const InspectedExample* example_of_run = nullptr;
+struct Running {
+  explicit Running(const InspectedExample* example) { example_of_run = example; }
+  ~Running() { example_of_run = nullptr; }
+};
+
+}  // namespace
+
+const InspectedExample* InspectedExample::running() { return example_of_run; }
+
 Tensor InspectedExample::run() const {
   const NoGrad guard;
+  const Running running(this);
   nn::ForwardPass pass;
   const Tensor logits = forward(pass).to(Device::cpu);
   const int64_t choices = logits.size(-1);
@@ -17,6 +30,7 @@ Tensor InspectedExample::run() const {
 
 Tensor InspectedExample::run_with_graph() const {
   const NoGrad recording(true);
+  const Running running(this);
   nn::ForwardPass pass;
   return forward(pass);
 }

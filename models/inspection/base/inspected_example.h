@@ -26,6 +26,7 @@ class InspectedExample {
   Tensor run() const;
   // Runs it likewise, with a graph. Returns the logits as the model does, on its device.
   Tensor run_with_graph() const;
+  static const InspectedExample* running();  // the one that this thread runs; null: none
   // Returns the target of each row of the logits; -1: unknown.
   const std::vector<int32_t>& targets() const { return targets_; }
   virtual std::string target_name(int32_t index) const = 0;  // name of a token or class

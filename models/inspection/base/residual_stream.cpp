@@ -68,6 +68,11 @@ ObservedStreams observe_streams(const InspectedExample& example) {
     kinds[patterns.back()] = found.kind;
   }
   std::map<std::string, Tensor> states;
+  bool edited = false;  // after the last state so far
+  const Hooks all({}, [&](const std::string& name, const Tensor&) {
+    const bool is_state = name.ends_with(suffix) || name == "embedding" || name.ends_with(".embedding");
+    edited = !is_state && (edited || has_replacement("", name));
+  });
   observed.logits =
       capture_values(example, patterns, [&](const std::string& path, const std::string& name, const Tensor& value) {
         const std::string full = path.empty() ? name : path + "." + name;
@@ -82,6 +87,7 @@ ObservedStreams observe_streams(const InspectedExample& example) {
         states[full] = value.detach();
         observed.streams.back().states.push_back({begins ? full : path, full, as_rows(value), {}});
       });
+  if (!observed.streams.empty()) observed.streams.back().is_edited_after = edited;
   const auto remaining = states_without_sublayers(example, observed.streams, states);
   for (ResidualStream& stream : observed.streams) find_added(stream, remaining);
   return observed;
@@ -89,8 +95,11 @@ ObservedStreams observe_streams(const InspectedExample& example) {
 
 namespace {
 
-// Returns null for a model without a known head; a hook then replaces its last state in full runs.
-HeadedModel* headed_model(const InspectedExample& example) { return dynamic_cast<HeadedModel*>(&example.model()); }
+// Returns null for a model without a known head, or with edits that the head alone would not see; a hook then
+// replaces its last state in full runs.
+HeadedModel* headed_model(const InspectedExample& example, const ResidualStream& last) {
+  return last.is_edited_after ? nullptr : dynamic_cast<HeadedModel*>(&example.model());
+}
 
 // Returns the head's input for states (positions, C): (rows of all states, C), state by state.
 Tensor head_input(HeadedModel& model, std::span<const Tensor> states) {
@@ -108,7 +117,7 @@ Tensor head_input(HeadedModel& model, std::span<const Tensor> states) {
 
 void for_each_logits(const InspectedExample& example, const ResidualStream& last, std::span<const Tensor> states,
                      const std::function<void(size_t index, const Tensor& logits)>& take) {
-  HeadedModel* const model = headed_model(example);
+  HeadedModel* const model = headed_model(example, last);
   if (!model) {
     for (size_t i = 0; i < states.size(); ++i) take(i, run_replaced(example, last.last().name, states[i]));
     return;
@@ -137,7 +146,7 @@ std::vector<std::vector<double>> target_logits(const InspectedExample& example, 
                                                std::span<const Tensor> states, std::span<const int32_t> targets) {
   const size_t rows = targets.size();
   std::vector<std::vector<double>> all(states.size(), std::vector<double>(rows, NAN));
-  HeadedModel* const model = headed_model(example);
+  HeadedModel* const model = headed_model(example, last);
   if (!model) {
     for_each_logits(example, last, states, [&](size_t i, const Tensor& logits) {
       for (size_t row = 0; row < rows; ++row)

@@ -24,6 +24,7 @@ struct ResidualState {
 struct ResidualStream {
   std::vector<ResidualState> states;
   bool is_sum = true;
+  bool is_edited_after = false;  // a hook may replace a value after the last state
   const ResidualState& last() const { return states.back(); }
 };
 

@@ -310,8 +310,7 @@ std::vector<Tensor> AttentionLayer::hooked_weights(const std::vector<AttentionCa
 }
 
 void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs& in, const AttentionOptions& o) const {
-  const Tensor visible = broadcast_to(attention_mask(in, o), w.shape());
-  hook(path(), "visible", visible);
+  const Tensor visible = attention_mask(in, o);
   const AttentionOutput rows = row_statistics(w, visible);
   const Tensor some = sum(visible, {-1}), none = Tensor::full_like(w, {1}, NAN);
   const auto offer = [&](const char* name, const Tensor& x) { hook(path(), name, where(some, x, none)); };
@@ -322,18 +321,19 @@ void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs&
 Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) {
   const std::vector<AttentionCall> calls = attention_calls(in, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
-  bool scores = false, rows = false, observed = is_hooked(path(), "weights");
+  bool rows = false, observed = is_hooked(path(), "weights"), replaced = has_replacement(path(), "weights");
   for (const AttentionCall& call : calls)
-    scores |= is_hooked(path(), call.options.hooked_name) | has_hooked_step(call.options);
+    observed |= is_hooked(path(), call.options.hooked_name) | has_hooked_step(call.options),
+        replaced |= has_replacement(path(), call.options.hooked_name);
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
-  observed |= scores || rows;
-  bool replaced = has_replacement(path(), "weights");
-  for (const AttentionCall& call : calls) replaced |= has_replacement(path(), call.options.hooked_name);
+  observed |= rows;
   std::vector<Tensor> w;
   if (observed) {
     std::optional<NoGrad> guard;
     if (!replaced) guard.emplace();
+    const Tensor mask = rows ? attention_mask(in, o).detach() : Tensor();  // hooked before the values that it masks
+    if (rows) hook(path(), "visible", broadcast_to(mask, {in.query.size(0), heads(), mask.size(2), mask.size(3)}));
     w = hooked_weights(calls);
     const NoGrad no_grad;
     if (rows && !w.empty()) hook_row_statistics(w.size() == 1 ? w[0] : concatenate(w, 3), in, o);
@@ -343,6 +343,8 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOpti
   Tensor all;
   for (size_t i = 0; i < calls.size(); ++i) {
     const auto& [inputs, options] = calls[i];
+    if (replaced && pass.cache && pass.cache->holds_states)  // counts the multiply-adds, which weights do not change
+      attend(inputs, options, pass);
     const Tensor y = replaced ? finish(apply_weights(w[i], inputs, options)) : attend(inputs, options, pass);
     all = all ? all + y : y;
   }
