@@ -60,7 +60,7 @@ class Tree final : public nn::Visitor {
   void module(const std::string& path, nn::Module& module) override {
     index_.emplace(path, view.components.size());
     view.components.push_back({.path = path, .kind = class_name(module)});
-    if (const auto& [family, spec] = module.origin(); !family.empty()) {
+    if (const auto& [family, spec] = module.origin; !family.empty()) {
       view.components.back().kind = family;
       view.components.back().spec = print(shortened(nn::spec_families().at(family), parse_spec(spec)));
     }

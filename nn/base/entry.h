@@ -145,8 +145,7 @@ std::unique_ptr<Product> make_from(const Registry<Entry<Product, Arguments...>>&
   check_setting_names(spec, entry.name, entry.aliases, settings);
   auto product = as_usage([&] { return entry.make(spec, arguments...); },
                           [&](const char* message) { return message_with_spec(spec, entry.name, message); });
-  if constexpr (requires { product->origin(); })
-    product->set_origin({family.family(), print(Spec{entry.name, spec.items})});
+  if constexpr (requires { product->origin; }) product->origin = {family.family(), print(Spec{entry.name, spec.items})};
   return product;
 }
 // Returns the spec as checkpoints record it; unchanged if its name is not in the family.

@@ -127,15 +127,9 @@ class Module {
   // module's path to the front of error messages.
   Tensor operator()(const Tensor& x, ForwardPass& pass);
   const std::string& path() const { return path_; }
-  // The registry and the spec that made it: "attention", "softmax(qk_norm=rms)"; empty for others.
-  struct Origin {
-    std::string family, spec;
-  };
-  const Origin& origin() const { return origin_; }
-  void set_origin(Origin origin) { origin_ = std::move(origin); }
-  // Returns the path as a unique name, for example of the module's cache entry. Throws if
-  // name_paths has not reached the module, because all such modules have the same path.
+  // Returns the path as a unique name. Throws if name_paths has not reached the module: all such have the same path.
   const std::string& unique_path() const;
+  std::pair<std::string, std::string> origin;  // registry and spec that made it: "attention", "softmax(span=none)"
   DeviceRandomKey rng_key(const ForwardPass& pass) const { return pass.rng.derive(unique_path()); }
 
  protected:
@@ -145,7 +139,6 @@ class Module {
   friend void name_paths(Module& root);
   friend void ensure_paths(Module& root);
   std::string path_;
-  Origin origin_;
   bool named_ = false;
 };
 
