@@ -132,12 +132,12 @@ TEST_CASE("rules: no lambda captures a structured binding") { check_none(capture
 TEST_CASE("rules: files are short and named after their contents") { check_none(form_violations(tree())); }
 
 // A new component should replace obsolete code. Raise the number only by what a change needs.
-TEST_CASE("rules: engine, cuda and nn have at most 37,644 lines") {
+TEST_CASE("rules: engine, cuda and nn have at most 37,643 lines") {
   int64_t lines = 0;
   for (const File& file : tree())
     if (file.code() && (file.below("engine") || file.below("cuda") || file.below("nn")))
       lines += std::count(file.text.begin(), file.text.end(), '\n');
-  CHECK_MESSAGE(lines <= 37644, lines, " lines; at most 37,644");
+  CHECK_MESSAGE(lines <= 37643, lines, " lines; at most 37,643");
 }
 
 TEST_CASE("rules: a mask has at most 35 lines") {

@@ -152,9 +152,9 @@ TEST_CASE("edits: variants of a claim that differ by edits share their runs") {
       .names("claim.toml")
       .value("blocks.7.attention*0");
   CHECK(written_runs(folder / "pool") == runs);  // before a run was trained
-  for (const char* const other : {"[\"logits=0\"]", "3", "true"})
+  for (const std::string other : {"[\"logits=0\"]", "3", "true"})
     expect_error(run_study(folder, claim_text(folder, trained + "refuted_if = \"without < whole\"\n",
-                                              std::string("[variants.whole]\n[variants.without]\nedits = ") + other + "\n")))
+                                              "[variants.whole]\n[variants.without]\nedits = " + other + "\n")))
         .names("claim.toml")
         .names("edits")
         .offers("a text");
