@@ -53,6 +53,10 @@ void check_whole(const View& view) {
     for (const auto& each : choices->choices) CHECK(each.size() == choices->choices[0].size());
   } else if (const auto* const image = std::get_if<ImageView>(&view.data)) {
     CHECK(image->pixels.shape().rank() == 3);
+  } else if (const auto* const tree = std::get_if<ComponentsView>(&view.data)) {
+    std::set<std::string> paths;
+    for (const auto& each : tree->components) CHECK(paths.insert(each.path).second);
+    CHECK(paths.contains(""));
   } else {
     for (const LineView::Line& line : std::get<LineView>(view.data).lines) {
       CHECK(line.x.size() == line.y.size());
