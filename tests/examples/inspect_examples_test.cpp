@@ -60,8 +60,8 @@ TEST_CASE("inspect: without an example, held-out data of the run are analyzed, f
       expect_error(run_orrery({command, run, "--example=held_out:1", std::string(key) + "=" + value}))
           .names("--example")
           .value("held_out:1")
-          .names(key)
-          .offers("leave");
+          .offers("leave it out")
+          .offers(key);
   }
   CHECK(contains(inspect({run}).out, "Heads: Metrics of each head"));
   fs::rename(folder / "text.txt", folder / "moved.txt");
