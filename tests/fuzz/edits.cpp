@@ -47,7 +47,7 @@ void read_edits(const std::string&, std::string_view bytes) {
 }
 
 REGISTER_FORMAT(edits, {.name = "edits",
-                        .readers = {"models/inspection/base/edits.cpp"},
+                        .readers = {"models/inspection/base/edit_text.cpp", "models/inspection/base/edits.cpp"},
                         .read = read_edits,
                         .memory_multiple = 1024,
                         .memory_base = 64 << 20,
