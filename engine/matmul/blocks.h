@@ -304,7 +304,7 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
     pack<N, panel_rows>(a, rows, elements, left);
   } else {
     x.a = reinterpret_cast<const T*>(a.data), x.a_step = a.stride, x.rows_apart = !a.across;
-    next_panel = a.across ? panel_rows : panel_rows * a.stride;
+    next_panel = !a.data ? 0 : a.across ? panel_rows : panel_rows * a.stride;
   }
   int64_t done = 0;
   for (int64_t column = 0, columns; column < t.n; column += columns) {
