@@ -59,7 +59,7 @@ void multiply_matrices(const Tile<T>& t) {
 
 template <class T>
 void multiply_tile(const Tile<T>& t, const Completion& completion, T*) {
-  if (t.m == 1 && t.k > 0)
+  if (t.m == 1)
     multiply_row(t);
   else
     multiply_matrices(t);

@@ -86,10 +86,7 @@ struct Source {
   const T* data;
   int64_t stride;
   bool across;
-  // Without data, in a product of depth 0, there is nothing to point to.
-  Source at(int64_t i, int64_t k) const {
-    return {data ? data + (across ? k * stride + i : i * stride + k) : data, stride, across};
-  }
+  Source at(int64_t i, int64_t k) const { return {data + (across ? k * stride + i : i * stride + k), stride, across}; }
 };
 
 // Packs full panels side by side, to read whole cache lines: a panel of A is half a line wide. Rows
@@ -304,7 +301,7 @@ void multiply_block(const Tile<T, E>& t, Source<E> a, Source<E> b, T* c, int64_t
     pack<N, panel_rows>(a, rows, elements, left);
   } else {
     x.a = reinterpret_cast<const T*>(a.data), x.a_step = a.stride, x.rows_apart = !a.across;
-    next_panel = !a.data ? 0 : a.across ? panel_rows : panel_rows * a.stride;
+    next_panel = a.across ? panel_rows : panel_rows * a.stride;
   }
   int64_t done = 0;
   for (int64_t column = 0, columns; column < t.n; column += columns) {
@@ -351,7 +348,7 @@ void multiply_tile(const Tile<T, E>& t, const Completion& completion, T* workspa
   const Source<E> a = {t.a.data, t.a.stride, t.a.transposed}, b = {t.b.data, t.b.stride, !t.b.transposed};
   T *const right = workspace, *const left = right + k_groups<N>(depth) * panel_columns<T>;
   for (int64_t row = 0; row < t.m; row += rows)
-    for (int64_t k = 0; k == 0 || k < t.k; k += depth) {  // once for k = 0, whose product is zero
+    for (int64_t k = 0; k < t.k; k += depth) {
       const int64_t rows_here = minimum(rows, t.m - row);
       multiply_block<N>(t, a.at(row, k), b.at(0, k), t.c + row * t.stride, rows_here, minimum(depth, t.k - k),
                         k > 0 || t.accumulate, left, right, [&](int64_t column, int64_t columns) {

@@ -77,7 +77,7 @@ void multiply_tile_of_few_rows(const Tile<T, E>& t, int64_t chunk, T* workspace)
     for (int64_t i = 0; i < t.m; ++i)
       workspace[k / N::elements * t.m + i] = N::group(t.a.data + k * down + i * across, down, t.k - k);
   for (int64_t column = 0; column < t.n; column += lanes<T>)
-    for (int64_t k = 0; k == 0 || k < t.k; k += chunk)
+    for (int64_t k = 0; k < t.k; k += chunk)
       kernels[t.m - 1](workspace + k / N::elements * t.m, t.b.data + column * t.b.stride + k, t.b.stride,
                        minimum(lanes<T>, t.n - column), minimum(chunk, t.k - k), t.c + column, t.stride,
                        k > 0 || t.accumulate);

@@ -172,23 +172,23 @@ class Multiplication {
                 Sum* workspace) const {
     const Output<C>& output = outputs_[i];
     const int64_t column = output.first_column + n0, row = batch * p_.m + m0;
-    const int64_t lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
-    const T* const a = a_ + (p_.share_a ? 0 : batch * p_.m * p_.k) + (p_.transpose_a ? m0 : m0 * lda);
-    const T* const b = b_ + (p_.share_b ? 0 : batch * p_.k * p_.n) + (p_.transpose_b ? column * ldb : column);
     Sum* sums = buffer;
     if constexpr (!rounds) sums = output.c + row * output.columns + n0;
     const int64_t stride = rounds ? output.grid.n : output.columns;
-    const Tile<Sum, T> tile = {std::min(output.grid.m, p_.m - m0),
-                               std::min(output.grid.n, output.columns - n0),
-                               p_.k,
-                               {a, lda, p_.transpose_a},
-                               {b, ldb, p_.transpose_b},
-                               sums,
-                               stride,
-                               p_.accumulate && !rounds};
+    const int64_t rows = std::min(output.grid.m, p_.m - m0), columns = std::min(output.grid.n, output.columns - n0);
     const Finish finish = {epilogue_, output, i, row, n0, sums, stride, p_.accumulate && rounds};
     const bool any = rounds || epilogue_.function || epilogue_.bias || epilogue_.residual;
     const Completion completion = {&finish, any ? Finish::block : nullptr};
+    if (p_.k == 0) {  // the factors have no elements to point to
+      for (int64_t r = 0; r < rows && (rounds || !p_.accumulate); ++r) std::fill_n(sums + r * stride, columns, Sum());
+      if (any) Finish::block(&finish, 0, rows, 0, columns);
+      return;
+    }
+    const int64_t lda = p_.transpose_a ? p_.m : p_.k, ldb = p_.transpose_b ? p_.k : p_.n;
+    const T* const a = a_ + (p_.share_a ? 0 : batch * p_.m * p_.k) + (p_.transpose_a ? m0 : m0 * lda);
+    const T* const b = b_ + (p_.share_b ? 0 : batch * p_.k * p_.n) + (p_.transpose_b ? column * ldb : column);
+    const Tile<Sum, T> tile = {rows, columns, p_.k, {a, lda, p_.transpose_a}, {b, ldb, p_.transpose_b}, sums, stride,
+                               p_.accumulate && !rounds};
     kernel.multiply(tile, completion, workspace);
   }
 

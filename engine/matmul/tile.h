@@ -18,7 +18,7 @@ struct Operand {
 
 template <class T, class Element = T>
 struct Tile {  // C (m, n) = [C +] A (m, k) B (k, n) of elements that T holds exactly; row r of C is at c + r * stride
-  int64_t m, n, k;
+  int64_t m, n, k;  // k: at least 1
   Operand<Element> a, b;
   T* c;
   int64_t stride;
