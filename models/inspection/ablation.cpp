@@ -74,7 +74,6 @@ void without_heads(std::vector<View>& views, Ablation& ablation, const Inspected
     s.report_progress("ablated heads", effects.size(), layers.size());
   }
   MapView map = head_map("loss increase (nats)", effects, "not ablated");
-  map.has_sign = true;
   views.push_back({"Ablation", "ablation/heads", "Loss without each head",
                    "Increase of the example's loss without one head; below 0, the loss is lower without it.",
                    std::move(map)});

@@ -60,11 +60,8 @@ std::vector<Products> products_of(const InspectedExample& example, const Objecti
                     }});
   run_backward(example, objective.gradient);
   std::vector<Products> all;
-  for (const auto& [name, leaf] : leaves) {
-    const Tensor gradient = leaf.grad() ? leaf.grad() : Tensor::zeros_like(leaf);
-    const auto exact = [](const Tensor& t) { return t.detach().to(Device::cpu).to(Dtype::f64); };
-    all.push_back({name, sum(exact(gradient) * exact(leaf), {0, 2}).to_vector()});
-  }
+  for (const auto& [name, leaf] : leaves)
+    all.push_back({name, sum(gradient_times(leaf, leaf), {0, 2}).to_vector()});
   return all;
 }
 

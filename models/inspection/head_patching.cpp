@@ -78,7 +78,6 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
       s.report_progress("patched heads", ++done, std::size(kinds) * layers.size());
     }
     MapView map = head_map("fraction restored", rows, "not patched");
-    map.has_sign = true;
     views.push_back({"Head patching", text("head_patching/", kinds[i].name), kinds[i].title,
                      text("Fraction of the difference between the examples that is restored if one head's ",
                           kinds[i].name, " is taken from the other example, at all positions.  The difference is in ",

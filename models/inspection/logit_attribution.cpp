@@ -119,12 +119,7 @@ class AffineRun {
   Parts parts_;
 };
 
-// Returns gradient times value, f64 on the CPU; zeros if the logits do not depend on the part.
-Tensor products_of(const Part& part) {
-  const auto exact = [](const Tensor& t) { return t.detach().to(Device::cpu).to(Dtype::f64); };
-  const Tensor gradient = part.leaf.grad(), value = exact(part.value);
-  return gradient ? exact(gradient) * value : Tensor::zeros_like(value);
-}
+Tensor products_of(const Part& part) { return gradient_times(part.leaf, part.value); }
 // Returns the sums over all axes except those of heads, (1, T, H, D); of units, (1, T, N); of slots, (1, H, T, N).
 std::vector<double> by_head(const Part& part) { return sum(products_of(part), {0, 1, 3}).to_vector(); }
 std::vector<double> by_unit(const Part& part) {
@@ -308,7 +303,6 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
                    std::move(bars)});
   if (!found.heads.empty()) {
     MapView map = head_map("logit difference", found.heads, "no head");
-    map.has_sign = true;
     views.push_back({"Logit attribution", "logit_attribution/heads", "Contribution of each head",
                      "To " + describe(found) + ".", std::move(map)});
   }

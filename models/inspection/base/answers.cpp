@@ -122,4 +122,10 @@ void run_backward(const InspectedExample& example, const std::function<Tensor(co
   backward(logits, weights.reshape(logits.shape()).to(logits.dtype()).to(logits.device()));
 }
 
+Tensor gradient_times(const Tensor& leaf, const Tensor& value) {
+  const auto exact = [](const Tensor& t) { return t.detach().to(Device::cpu).to(Dtype::f64); };
+  const Tensor x = exact(value);
+  return leaf.grad() ? exact(leaf.grad()) * x : Tensor::zeros_like(x);
+}
+
 }  // namespace orrery::models

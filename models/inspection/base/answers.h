@@ -30,5 +30,7 @@ std::string describe_rows(const Answers& answers);
 // Runs the example in evaluation mode with a graph, and adds the gradients of sum(logits * of(logits)) to tensors
 // that hooks have put in place of values and that require a gradient. Parameters get none.
 void run_backward(const InspectedExample& example, const std::function<Tensor(const Tensor& logits)>& of);
+// Returns the gradient of such a tensor times a value, f64 on the CPU; zeros if the logits do not depend on it.
+Tensor gradient_times(const Tensor& leaf, const Tensor& value);
 
 }  // namespace orrery::models

@@ -5,7 +5,7 @@
 namespace orrery::models {
 
 MapView head_map(const std::string& quantity, const std::vector<HeadRow>& rows, const std::string& none) {
-  MapView map{.quantity = quantity, .rows = {}, .columns = {}, .values = {}};
+  MapView map{.quantity = quantity, .rows = {}, .columns = {}, .values = {}, .has_sign = true};
   map.axes = {"", "head"}, map.none = none;
   size_t heads = 0;
   for (const HeadRow& row : rows) heads = std::max(heads, row.values.size()), map.rows.push_back(row.path);
@@ -15,7 +15,6 @@ MapView head_map(const std::string& quantity, const std::vector<HeadRow>& rows, 
     for (size_t head = 0; head < heads; ++head) values.push_back(head < row.values.size() ? row.values[head] : NAN);
   const auto count = static_cast<int64_t>(rows.size());
   map.values = Tensor::from(Shape{1, count, static_cast<int64_t>(heads)}, values, Dtype::f64);
-  map.has_sign = std::any_of(values.begin(), values.end(), [](double x) { return x < 0; });
   return map;
 }
 

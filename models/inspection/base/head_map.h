@@ -1,4 +1,4 @@
-// A map of layers x heads.
+// A map of layers x heads, of numbers with a sign.
 #pragma once
 
 #include "models/inspection/base/analysis.h"
