@@ -322,9 +322,11 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOpti
   const std::vector<AttentionCall> calls = attention_calls(in, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool rows = false, observed = is_hooked(path(), "weights"), replaced = has_replacement(path(), "weights");
-  for (const AttentionCall& call : calls)
-    observed |= is_hooked(path(), call.options.hooked_name) | has_hooked_step(call.options),
-        replaced |= has_replacement(path(), call.options.hooked_name);
+  for (const AttentionCall& call : calls) {
+    observed |= is_hooked(path(), call.options.hooked_name);
+    observed |= has_hooked_step(call.options);
+    replaced |= has_replacement(path(), call.options.hooked_name);
+  }
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
   observed |= rows;
