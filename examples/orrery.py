@@ -124,11 +124,13 @@ class View:
 
 
 class Inspection:
-    """The results of orrery inspect: `views`, `metrics` by name, and `values` of hooks by name, as arrays."""
+    """The results of orrery inspect: `views`, `metrics` by name, and `values` of hooks by name, as arrays; `axes` of
+    each value as (name, labels), without labels where its elements have numbers alone."""
 
     def __init__(self, data, values, page):
         self.views = [View(view, page) for view in data["views"]]
         self.metrics, self.values, self.page = data["metrics"], values, page
+        self.axes = {each["name"]: [(axis["name"], axis["labels"]) for axis in each["axes"]] for each in data["values"]}
 
     def __getitem__(self, name):
         """Returns the view of this name or title; of a heading such as "Attention" an Inspection of its views."""
@@ -139,8 +141,8 @@ class Inspection:
         if not part:
             known = sorted({each for view in self.views for each in (view.name, view.title, view.analysis) if each})
             raise KeyError(f"{name!r}; there are {', '.join(known)}")
-        found = Inspection({"views": [], "metrics": self.metrics}, self.values, self.page)
-        found.views = part
+        found = Inspection({"views": [], "metrics": self.metrics, "values": []}, self.values, self.page)
+        found.views, found.axes = part, self.axes
         return found
 
     def __repr__(self):
@@ -209,13 +211,19 @@ class Run:
             draws = "analysis" in settings or "hooks" not in settings
             words += [f"--html={page}"] if draws else []
             words += [f"--out={numbers}"] if "hooks" in settings else []
-            data = json.loads(_call(words + [f"--{key}={value}" for key, value in settings.items()]))
+            data = json.loads(_call(words + [f"--{key}={_word(value)}" for key, value in settings.items()]))
             values = read_safetensors(numbers) if "hooks" in settings else {}
             text = ""
             if draws:
                 with open(page, encoding="utf-8") as file:
                     text = file.read()
             return Inspection(data, {each["name"]: values[each["name"]] for each in data["values"]}, text)
+
+
+def _word(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _call(words):

@@ -19,8 +19,8 @@
 //                           where no key is visible (reduced in nn/diagnostics/diagnostics.h)
 //                           to read, on the way to the weights: score_query and score_key, whose products the score
 //                           sums; score_scale, score_position, score_cap (0: none); weight_largest, weight_function,
-//                           weight_span, weight_factor, weight_total. w = function span factor / total, as far as
-//                           the attention has them; weights of a whole row have no function. slot_...: split slots
+//                           weight_span, weight_factor, weight_total. w = function span factor / total of a visible
+//                           key, as far as the attention has them; of a whole row: no function. slot_...: split slots
 //   its span                span in tokens: the z of the kernels, z + 1 for the z of nn/attentions/base/span.h
 //   a dynamic normalization saturation, the fraction of its inputs with |alpha x| > 2, padding included
 //   a feed-forward          pre_activation and hidden, before and after its activation: (B, T, N), or (B, H, T, N)

@@ -1,6 +1,7 @@
 #include "models/evaluation/features.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/autograd/autograd.h"
 #include "engine/autograd/hooks.h"
@@ -43,8 +44,9 @@ std::vector<std::string> layers_in(const std::set<std::string>& names) {
 
 }  // namespace
 
-FeatureReader::FeatureReader(nn::Module& model, const std::string& layer)
-    : model_(model), images_(dynamic_cast<const ImageModel*>(&model) != nullptr) {
+FeatureReader::FeatureReader(nn::Module& model, const std::string& layer,
+                             std::function<void(const std::string& name)> when_read)
+    : model_(model), when_read_(std::move(when_read)), images_(dynamic_cast<const ImageModel*>(&model) != nullptr) {
   check(images_ || dynamic_cast<const LanguageModel*>(&model),
         "evaluate: few_shot requires a model of images or a language model, and this model is neither; leave "
         "--few_shot out");
@@ -59,7 +61,9 @@ Tensor FeatureReader::operator()(const Tensor& inputs) const {
   Tensor states;
   std::string found;
   const Hooks hooks({layer_, layer_ + of_module}, [&](const std::string& name, const Tensor& value) {
-    if (!states.defined()) states = value.clone(), found = name;
+    if (states.defined()) return;
+    states = value.clone(), found = name;
+    if (when_read_) when_read_(name);
   });
   nn::ForwardPass pass;
   model_(inputs.to(nn::device_of(model_)), pass);

@@ -62,14 +62,22 @@ Place chosen_place(const std::vector<CapturedAttention>& all, const AnalysisSett
       if (weight > largest) best = place, largest = weight;
     }
   }
-  check_usage(best.attention, "inspect: --position=", s.position, " --key=", s.key,
-              " is out of range; the first attention has queries from 0 to ", queries_of(all[0]) - 1,
-              " and keys and slots from 0 to ", columns_of(all[0]) - 1);
+  const std::string given = (s.position < 0 ? "" : text("--position=", s.position, " ")) +
+                            (s.key < 0 ? "" : text("--key=", s.key, " "));
+  check_usage(best.attention, "inspect: ", given, "is out of range; the first attention has queries from 0 to ",
+              queries_of(all[0]) - 1, " and keys and slots from 0 to ", columns_of(all[0]) - 1);
   return best;
 }
 
 using Row = std::vector<std::string>;
 std::string number(double x) { return significant(x, 5); }
+
+// Adds the value that the model uses. An edit can change it: one by more than rounding, as of bf16, is noted.
+void add_result(std::vector<Row>& rows, const char* name, double used, double computed) {
+  const bool edited = std::abs(used - computed) > 0.02 * std::abs(computed) + 1e-6;
+  if (edited) rows.push_back({text("computed ", name), number(computed), "of the steps before"});
+  rows.push_back({name, number(used), edited ? "changed by an edit" : ""});
+}
 
 void add_score(std::vector<Row>& rows, const AttentionCell& cell) {
   const auto channels = static_cast<int64_t>(cell.query.size());
@@ -78,7 +86,7 @@ void add_score(std::vector<Row>& rows, const AttentionCell& cell) {
   if (cell.position != 0) rows.push_back({"position", number(cell.position), "added: the term of the distance"});
   if (cell.cap > 0)
     rows.push_back({"capped", number(cell.computed_score()), text("c tanh(x / c), c = ", number(cell.cap))});
-  rows.push_back({"score", number(cell.computed_score()), ""});
+  add_result(rows, "score", cell.score, cell.computed_score());
 }
 
 void add_weight(std::vector<Row>& rows, const AttentionCell& cell) {
@@ -110,7 +118,7 @@ View steps_of(const AttentionCell& cell, const Place& place) {
   table.rows.push_back({"mask", cell.visible ? "visible" : "hidden",
                         text(cell.visible_keys, " of ", columns_of(*place.attention), " keys and slots are visible")});
   if (cell.visible) add_weight(table.rows, cell), add_rule(table.rows, cell, place);
-  table.rows.push_back({"weight", number(cell.function ? cell.computed_weight() : cell.weight), ""});
+  add_result(table.rows, "weight", cell.weight, cell.function || !cell.visible ? cell.computed_weight() : cell.weight);
   return {"Attention score", "", place.label(), "From the query and the key to the weight.", std::move(table)};
 }
 

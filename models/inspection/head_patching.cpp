@@ -3,7 +3,8 @@
 //   query, key    as they enter the scores (hook_q, hook_k; rotated): with one of them, the scores are those of this
 //                 example's keys with the other's queries, or the reverse
 //   value         what the head attends to (hook_v): its weights stay this example's
-// A key or value that several query heads share is patched once, as one head of its map. The result is the fraction of
+// A key or value that several query heads share is patched once, as one head of its map: of a chosen head, the one
+// that it reads. The result is the fraction of
 // the difference between the examples that this restores (models/inspection/base/patching.h): a head that restores it
 // by its output carries the difference, and its query, key or value restores it too if the difference enters there
 // (Wang et al. 2022, arXiv:2211.00593; Heimersheim and Nanda 2024, arXiv:2404.15255). Fractions of several heads
@@ -12,6 +13,7 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
+#include "engine/types/usage_error.h"
 #include "models/inspection/base/head_map.h"
 #include "models/inspection/base/patching.h"
 
@@ -34,17 +36,17 @@ Values values_of(const InspectedExample& example) {
   return capture(example, names);
 }
 
-// Returns the restored fraction of each chosen head.
+// Returns the restored fraction of each head, or of the one that query head `head` has or reads.
 HeadRow patched(const InspectedExample& example, const RowDifference& at, const char* hook, const Captured& own,
-                const Captured& other, int64_t head) {
-  check(own.value.shape() == other.value.shape(), "inspect: the example and --patch_from have ", own.value.size(1),
-        " and ", other.value.size(1), " positions in ", own.path,
-        ", but patching requires equal numbers; give a --patch_from with as many tokens");
+                const Captured& other, int64_t head, int64_t query_heads) {
+  check_usage(own.value.shape() == other.value.shape(), "inspect: the example and --patch_from have ",
+              own.value.size(1), " and ", other.value.size(1), " positions in ", own.path,
+              ", but patching requires equal numbers; give a --patch_from with as many tokens");
   HeadRow row{own.path, {}};
-  const int64_t heads = own.value.size(2);
+  const int64_t heads = own.value.size(2), chosen = head * heads / query_heads;
   for (int64_t i = 0; i < heads; ++i) {
     const auto numbers = [i](const Tensor& value) { return slice(value, 2, i, i + 1).to_vector(); };
-    if (head >= 0 && head != i)
+    if (head >= 0 && chosen != i)
       row.values.push_back(NAN);
     else if (numbers(own.value) == numbers(other.value))
       row.values.push_back(0);
@@ -71,7 +73,8 @@ void analyze(std::vector<View>& views, const InspectedExample& example, const An
     std::vector<HeadRow> rows;
     std::vector<std::pair<std::string, double>> metrics;
     for (const size_t layer : layers) {
-      rows.push_back(patched(example, all[0], kinds[i].hook, own[i][layer], others[i].at(layer), s.head));
+      const int64_t query_heads = own[0][layer].value.size(2);
+      rows.push_back(patched(example, all[0], kinds[i].hook, own[i][layer], others[i].at(layer), s.head, query_heads));
       for (size_t head = 0; head < rows.back().values.size(); ++head)
         metrics.emplace_back(text("head_patching/", kinds[i].name, "/", rows.back().path, ".", head),
                              rows.back().values[head]);

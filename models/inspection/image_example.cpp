@@ -26,6 +26,7 @@ class ImageExample final : public InspectedExample {
     for (int64_t row = 0; row < side_; ++row)
       for (int64_t column = 0; column < side_; ++column) labels_.push_back(text(row, ",", column));
     class_token_ = vit->settings().pooling == "class_token";
+    patches_ = labels_;
     if (class_token_) labels_.insert(labels_.begin(), "class");
   }
 
@@ -33,7 +34,9 @@ class ImageExample final : public InspectedExample {
     const auto at = static_cast<size_t>(index);
     return at < classes_.size() ? for_terminal(classes_[at]) : text("[", index, "]");  // not a class of the data
   }
-  const Labels& position_labels(const std::string&) const override { return labels_; }
+  const Labels& position_labels(const std::string& path) const override {
+    return path.starts_with("patch_embedding") ? patches_ : labels_;  // the class token is added to its output
+  }
   // Returns the distance between patch centres, as in Dosovitskiy et al. 2021, appendix D.7.
   double distance(const std::string&, size_t position, size_t key) const override {
     const auto first = static_cast<int64_t>(position) - (class_token_ ? 1 : 0),
@@ -50,7 +53,7 @@ class ImageExample final : public InspectedExample {
   ImageModel& images_;
   Tensor pixels_;
   std::vector<std::string> classes_;
-  Labels labels_;
+  Labels labels_, patches_;
   int64_t patch_ = 0, side_ = 0;
   bool class_token_ = false;
 };

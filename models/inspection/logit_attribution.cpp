@@ -16,7 +16,8 @@
 // one it is so only for fixed divisors: to remove a component changes them too (the analysis logit_lens removes it).
 // For dynamic normalizations the parts are those of a chord, exact in the sum, and not the first-order effect of d.
 // An attention without heads, such as gau, is one component, as is a feed-forward. A component named rest appears if
-// the sum differs from the logit by more than rounding in f32, as in bf16.
+// the sum differs from the logit by more than rounding in f32, as in bf16, or if an edit changes what the head or a
+// normalization on the stream returns.
 #include <algorithm>
 
 #include "engine/ops/ops.h"

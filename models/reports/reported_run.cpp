@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "engine/system/files.h"
 #include "models/catalogue/plugins.h"
@@ -50,6 +51,13 @@ ReportedRun read_reported_run(const std::string& folder) {
       run.notes.push_back(error.what());
     }
   return run;
+}
+
+void distinguish_names(std::vector<ReportedRun>& runs) {
+  std::map<std::string, int> times;
+  for (const ReportedRun& run : runs) ++times[run.name];
+  for (ReportedRun& run : runs)
+    if (times[run.name] > 1) run.name = run.folder;
 }
 
 }  // namespace orrery::models

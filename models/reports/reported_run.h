@@ -28,5 +28,7 @@ struct ReportedRun {
 
 // Skips missing files; damaged ones become notes. Throws only if the log is damaged.
 ReportedRun read_reported_run(const std::string& folder);
+// Calls runs of equal names by their folders.
+void distinguish_names(std::vector<ReportedRun>& runs);
 
 }  // namespace orrery::models

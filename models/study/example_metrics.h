@@ -15,6 +15,7 @@ class ExampleMetrics {
  public:
   void add(const std::string& example, std::span<const View> views);  // the views' metrics and levels of chance
   bool empty() const { return order_.empty(); }
+  bool has_chance() const { return !chance_.empty(); }  // a level of chance is known of some metric
   // Returns a table for each kind of metric, "heads/entropy": mean, standard deviation over the
   // examples, Student's 95 % interval of the mean, level of chance. A metric that some examples lack is
   // summarized over the others. The views' metrics are NAME (the mean), NAME/deviation, NAME/low,

@@ -52,7 +52,7 @@ class Alibi final : public Position {
     }
   };
   static inline const Info info{.name = "alibi",
-                                .formula = "score - 2^(-8 head / heads) |i - j|",
+                                .formula = "score - 2^(-8 (head + 1) / heads) |i - j|",
                                 .source = "Press et al. 2021, arXiv:2108.12409",
                                 .parameters = "none; if learned, a factor 1 per slope",
                                 .saves = "nothing; if learned, the table of biases"};

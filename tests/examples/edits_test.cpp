@@ -49,7 +49,15 @@ TEST_CASE("edits: factor 1 changes no output, and an edit changes evaluate, gene
   CHECK(logits({"--text=abeabe", "--edits=logits=2"}) == 2);
   // A text that grows, with keys that the first pass has or lacks.
   for (const char* const edits : {"blocks.0.attention.0.key2=mean", "blocks.0.attention.0.key7=mean"})
-    CHECK(run_orrery({"generate", run, "--prompt=abe", "--tokens=9", std::string("--edits=") + edits}).code == 0);
+    CHECK(run_orrery({"generate", run, "--prompt=abe", "--tokens=6", std::string("--edits=") + edits}).code == 0);
+  // Keys count from the beginning of a text, and the model from that of what is left of it.
+  const std::string key = "blocks.0.attention.0.key2*0";
+  expect_error(run_orrery({"generate", run, "--prompt=abe", "--tokens=7", "--edits=" + key}))
+      .names("--edits")
+      .value(key)
+      .value(9)
+      .names("context is 8")
+      .offers("fewer --tokens");
   CHECK(std::isfinite(loss("blocks.0.attention.scores=mean")));
   // The analysis of heads also runs texts that it generates, with other lengths.
   CHECK(run_orrery({"inspect", run, "--text=abeab", "--patch_from=eabba", "--edits=embedding@1-2=other"}).code == 0);

@@ -69,6 +69,16 @@ TEST_CASE("few-shot: other data, with classes that the model does not know, and 
   expect_error(run_orrery({"evaluate", run, "--few_shot=3", "--data=" + scraps + "/shapes", "--edits=blocks.0@500*0"}))
       .names("edits")
       .value("blocks.0@500*0");
+  // A value after the one that is read; before it, the same edit is applied.
+  const Words late = {"evaluate", run, "--few_shot=3", "--data=" + scraps + "/shapes", "--edits=blocks.0*0"};
+  const Outcome refused = run_orrery(late + Words{"--features=blocks.0.attention"});
+  CHECK(refused.code == 2);
+  expect_error(refused)
+      .names("edits")
+      .value("blocks.0*0")
+      .names("blocks.0.attention.output")
+      .offers("a later one");
+  CHECK(run_orrery(late).code == 0);
 }
 
 TEST_CASE("few-shot: --out writes features and weights, and replaces only its own files") {

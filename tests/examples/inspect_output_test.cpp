@@ -100,7 +100,11 @@ TEST_CASE("inspect: the values of hooks are listed and written") {
   Message(last_line(captured.out)).names(out).value("4 files");
   CHECK(fs::exists(out + "/blocks.0.attention.weights.npy"));
   const Json names = Json::parse(read_file(out + "/blocks.0.attention.weights.json"));
-  CHECK(names["positions"] == Json({"a", "b", "e", "d"}));
+  const Json unnamed = Json::array(), letters = {"a", "b", "e", "d"};
+  CHECK(names["axes"] == Json({{{"name", "batch"}, {"labels", unnamed}},
+                               {{"name", "head"}, {"labels", unnamed}},
+                               {{"name", "position"}, {"labels", letters}},
+                               {{"name", "key"}, {"labels", letters}}}));
   CHECK(names["example"] == "given");
   CHECK(!contains(captured.out, "Attention: "));
   const Outcome both = inspect({run, "--text=abed", "--hooks=*.hidden", "--analysis=heads"});

@@ -171,6 +171,8 @@ TEST_CASE("report: analyses are included; their default example is held out or, 
   CHECK(contains(cut, "Note: the text has 13 tokens, but the context is 8; the example is its last tokens."));
   CHECK(contains(cut, "\"rows\":[\"a\",\"b\",\"e\",\"d\",\"k\",\"a\",\"b\",\"e\"]"));
   expect_error(run_orrery({"report", run, "--source=abe"})).names("report").offers("--text").offers("--source");
+  expect_error(run_orrery({"report", run, "--label=1"})).names("report: --label").offers("--image=...");
+  expect_error(run_orrery({"report", run, "--target=a"})).names("report: --target").offers("--source=...");
   const Outcome unknown = run_orrery({"report", run, "--analysis=heds", "--out=" + (folder / "none.html")});
   expect_error(unknown).names("analysis").value("heds").offers("'heads'");
   CHECK(!fs::exists(folder / "none.html"));

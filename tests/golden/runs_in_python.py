@@ -90,6 +90,13 @@ with tempfile.TemporaryDirectory() as folder:
         if view.kind == "components":
             check("components", view.components["blocks.0.attention"]["formulas"][0]["name"] == "softmax" and
                   view.components[""]["parameters"] == sum(x.size for x in run.tensors().values()))
+    lists = run.inspect(text="To be", analysis=["heads", "logit_lens"], hooks=["logits"], begin=True)
+    check("lists and truths", lists.metrics == run.inspect(text="To be", analysis="heads,logit_lens").metrics)
+    weights = found.axes["blocks.0.attention.weights"]
+    check("axes of weights", weights == [("batch", []), ("head", []), ("position", list("To be".replace(" ", "␣"))),
+                                         ("key", list("To be".replace(" ", "␣")))])
+    names = found.axes["logits"][2]
+    check("names of logits", names[0] == "choice" and len(names[1]) == found.values["logits"].shape[2] and "e" in names[1])
     check("kinds", {"components", "map", "lens", "tokens", "choices"} <= {view.kind for view in found.views})
     attention = next(view for view in found.views if view.kind == "map")
     check("a view by its title", found[attention.title] is attention)

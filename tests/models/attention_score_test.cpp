@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/inspection/base/attention_cell.h"
+#include "models/inspection/base/edits.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/positions/base/position.h"
 #include "tests/support/inspected_examples.h"
@@ -143,4 +144,29 @@ TEST_CASE("attention score: the largest weight of the last query is shown, or th
   refused({.position = 8}).names("--position").value(8).offers(7);
   refused({.head = 2}).names("head").value(2).offers(1);
   refused({.layer = 2}).names("layer").value(2).offers(1);
+}
+
+TEST_CASE("attention score: the score and the weight are those that the model uses, also under edits") {
+  const auto model = small_gpt({});
+  const auto inspected = example_of(*model);
+  const auto value_of = [&](const std::string& edits, const std::string& step, const std::string& note) {
+    Edits all(edits, *model);
+    all.begin();
+    const std::vector<View> views =
+        analyze(*inspected, "attention_score", {.layer = 0, .head = 1, .position = 5, .key = 3});
+    for (const auto& row : std::get<TableView>(views[0].data).rows)
+      if (row[0] == step) {
+        CHECK(row[2] == note);
+        return std::stod(row[1]);
+      }
+    FAIL("no such step");
+    return 0.0;
+  };
+  const std::string weights = "blocks.0.attention.weights", edited = "changed by an edit";
+  const double plain = value_of("", "weight", "");
+  CHECK(value_of(weights + "*2", "weight", edited) == doctest::Approx(2 * plain).epsilon(1e-4));
+  CHECK(value_of(weights + "*2", "computed weight", "of the steps before") == plain);
+  CHECK(value_of("blocks.0.attention.1.key3*0", "weight", edited) == 0);
+  CHECK(value_of("blocks.0.attention.scores=0.5", "score", edited) == 0.5);
+  CHECK(value_of("blocks.0.attention.scores=0.5", "weight", "") == doctest::Approx(1.0 / 6).epsilon(1e-4));
 }

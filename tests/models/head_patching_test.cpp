@@ -65,6 +65,22 @@ TEST_CASE("head patching: each cell is the fraction that a head's output, query,
   }
 }
 
+TEST_CASE("head patching: of a chosen head, the keys and values are those that it reads") {
+  const auto model = small_gpt({{"heads", "4"}, {"kv_heads", "2"}});
+  const auto inspected = example_of(*model, here_text), other = example_of(*model, there_text);
+  const auto keys_of = [&](int64_t head) {
+    const std::vector<View> views =
+        analyze(*inspected, "head_patching", {.head = head, .patch_from = other.get()});
+    return row_of(shown<MapView>(views, "head_patching/key"), "blocks.0.attention");
+  };
+  const std::vector<double> all = keys_of(-1), one = keys_of(1), last = keys_of(3);
+  REQUIRE(all.size() == 2);
+  CHECK(one[0] == all[0]);
+  CHECK(std::isnan(one[1]));
+  CHECK(last[1] == all[1]);
+  CHECK(std::isnan(last[0]));
+}
+
 TEST_CASE("head patching: in one layer without feed-forward and final norm, the outputs restore the whole difference") {
   const auto model = small_gpt({{"layers", "1"}, {"feed_forward", "none"}, {"final_normalization", "none"}});
   const auto inspected = example_of(*model, here_text), other = example_of(*model, there_text);

@@ -4,6 +4,8 @@
 
 #include "engine/types/usage_error.h"
 #include "examples/orrery/terminal/messages.h"
+#include "models/architectures/stream_model.h"
+#include "models/translation_model.h"
 
 namespace orrery::program {
 
@@ -16,9 +18,10 @@ std::unique_ptr<models::Edits> begin_edits(const std::string& command, const std
   return all;
 }
 
-models::Passes passes_of_validation(const models::TrainSettings& trained, models::Passes passes) {
-  AnySettings settings = trained.model_settings;
-  return find_setting(settings.members(), "cache_length") ? models::Passes::stream : passes;
+models::Passes passes_of_validation(const nn::Module& model) {
+  return dynamic_cast<const models::StreamModel*>(&model)        ? models::Passes::stream
+         : dynamic_cast<const models::TranslationModel*>(&model) ? models::Passes::decoding
+                                                                 : models::Passes::whole;
 }
 
 void add_edits(models::Json& to, const models::Edits& edits) {

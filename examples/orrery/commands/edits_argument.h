@@ -16,8 +16,8 @@ inline constexpr const char* edits_help =
 // Returns the edits, which apply as long as they live. They cannot use another example.
 std::unique_ptr<models::Edits> begin_edits(const std::string& command, const std::string& edits, nn::Module& model,
                                            models::Passes passes);
-// Returns `passes`, or those of a stream if the run's model is validated on one.
-models::Passes passes_of_validation(const models::TrainSettings& trained, models::Passes passes);
+// Returns the passes that a validation takes the model through; translations are decoded.
+models::Passes passes_of_validation(const nn::Module& model);
 
 // Adds the strings "edits" and "mean_over", if there are any, to a file or an answer.
 void add_edits(models::Json& to, const models::Edits& edits);

@@ -159,7 +159,7 @@ void check_few_shot(EvaluateSettings& s, const Arguments& arguments) {
 }
 
 int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std::string& run,
-                      const LoadedRun& trained, const models::Edits& edits) {
+                      const LoadedRun& trained, models::Edits& edits) {
   JsonOutput json(s.json);
   // Data that the user gives have their own test examples, not those of the run.
   if (argument_value(s, arguments, "data") && !argument_value(s, arguments, "validation_data") &&
@@ -168,9 +168,9 @@ int evaluate_few_shot(EvaluateSettings& s, const Arguments& arguments, const std
   check_data_exists(s, arguments);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
   std::optional<Progress> progress(std::in_place, "evaluating");
-  const models::FewShot found = evaluate_few_shot(trained, *s.task, s.few_shot, [&](double fraction) {
-    progress->fraction("features", fraction);
-  });
+  const models::FewShot found = evaluate_few_shot(
+      trained, *s.task, s.few_shot, [&](const std::string& read) { edits.end_at(read); },
+      [&](double fraction) { progress->fraction("features", fraction); });
   progress.reset();
   edits.check_applied();
   warn(found.notes);
@@ -244,11 +244,9 @@ int evaluate(const Arguments& arguments) {
     warn_about_data(trained, *task);
   nn::move(*trained.model, device);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
-  const bool decodes = s.bleu && dynamic_cast<const models::TranslationModel*>(trained.model.get());
+  const models::Passes passes = passes_of_validation(*trained.model);
   const auto edits = begin_edits("evaluate", s.edits, *trained.model,
-                                 task->stream_context() > 0 ? models::Passes::stream
-                                 : decodes                  ? models::Passes::decoding
-                                                            : models::Passes::whole);
+                                 s.bleu || passes == models::Passes::stream ? passes : models::Passes::whole);
   const auto found = task->validate(*trained.model, {});
   edits->check_applied();
   progress.reset();

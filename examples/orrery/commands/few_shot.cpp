@@ -65,8 +65,9 @@ Tensor labels_of(const models::LabelledFeatures& of) {
 }  // namespace
 
 models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& task, const FewShotOptions& options,
+                                  const std::function<void(const std::string& name)>& when_read,
                                   const std::function<void(double fraction)>& progress) {
-  const models::FeatureReader read(*trained.model, options.features);
+  const models::FeatureReader read(*trained.model, options.features, when_read);
   const auto examples = read_examples(trained, task, options);
   return models::evaluate_few_shot(*examples, read, {.shots = options.few_shot, .seeds = options.seeds}, progress);
 }

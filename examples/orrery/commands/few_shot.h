@@ -30,8 +30,9 @@ struct FewShotOptions {
 };
 
 // Evaluates the model on labelled data. `task` holds the paths and how images are scaled: the
-// settings of the run's task, with the user's changes.
+// settings of the run's task, with the user's changes; `when_read` as in models/evaluation/features.h.
 models::FewShot evaluate_few_shot(const LoadedRun& trained, const AnySettings& task, const FewShotOptions& options,
+                                  const std::function<void(const std::string& name)>& when_read = {},
                                   const std::function<void(double fraction)>& progress = {});
 
 // Throws if a model with these settings, once trained, could not be evaluated on the data of `task`: they

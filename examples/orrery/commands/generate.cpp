@@ -133,6 +133,10 @@ int generate(const Arguments& arguments) {
   s.sampling = sampling_with(lm, *tokenizer, s.sampling);
   const int64_t prompt_length = std::min(static_cast<int64_t>(tokens.size()), lm.context());
   const auto edits = begin_edits("generate", s.edits, lm, models::Passes::decoding);
+  const int64_t length = static_cast<int64_t>(tokens.size()) + s.sampling.tokens - 1;  // nothing reads the last one
+  check_usage(length <= lm.context() || !edits->has_numbers_of_keys(), "generate: --edits=", s.edits,
+              " numbers keys, which are numbered anew when the context is full; the model reads up to ", length,
+              " tokens, the context is ", lm.context(), ": give fewer --tokens, or a shorter prompt");
   note_edits(*edits);
   Speed speed;
   for (int64_t i = 0; i < s.samples; ++i) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "engine/autograd/hooks.h"
 #include "engine/system/files.h"
@@ -12,7 +11,9 @@
 #include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/commands/example_argument.h"
 #include "examples/orrery/commands/inspect_corpus.h"
+#include "examples/orrery/commands/inspect_many.h"
 #include "examples/orrery/commands/inspect_output.h"
+#include "examples/orrery/commands/inspect_settings.h"
 #include "examples/orrery/commands/text_bounds.h"
 #include "examples/orrery/page/report_page.h"
 #include "examples/orrery/page/source_files.h"
@@ -29,75 +30,11 @@
 #include "models/model.h"
 #include "models/reports/report_components.h"
 #include "models/reports/report_views.h"
-#include "models/study/example_metrics.h"
-#include "models/training/checkpoint.h"
 #include "models/training/memory_plan.h"
-#include "models/training/run_folder.h"
 #include "models/training/settings.h"
 
 namespace orrery::program {
 namespace {
-
-const std::string default_of_many = "heads, logit_lens, ablation";  // of many examples
-
-struct InspectSettings {
-  std::string analyses, hooks, edits, out, html, source_url, patch_from, corpus, checkpoints = "last";
-  ExampleArgument example;
-  models::AnalysisSettings analysis;
-  TextBegin begin;
-  int64_t examples = 0, threads = 0;
-  bool json = false;
-  bool is_one() const { return examples == 0 && checkpoints == "last"; }  // one example at one checkpoint
-
-  template <class V>
-  void visit(V& v) {
-    example.visit(v);
-    v("examples", examples,
-      "number of held-out examples, evenly spread, over which the metrics of " + default_of_many +
-          " or other analyses are summarized: mean, deviation, interval, level of chance; 0: one example",
-      between(0, 1e6));
-    v("checkpoints", checkpoints,
-      "all: these metrics at each checkpoint that the run keeps, by step; last: at the last one, or at RUN if it is a "
-      "checkpoint",
-      one_of({"last", "all"}));
-    v("analysis|look", analyses,
-      "analyses (below), comma-separated, or all; if not given, " + default_analyses +
-          ", as far as available, and for --html predictions and components");
-    v("layer", analysis.layer, "attention or feed-forward layer, in forward order, from 0; -1: all", between(-1, 1e6));
-    v("head", analysis.head, "head of an attention, from 0; -1: all", between(-1, 1e6));
-    v("slot|neuron", analysis.slot,
-      "neuron (hidden unit of a feed-forward) or persistent slot (learned key and value), from 0; -1: those with the "
-      "largest values",
-      between(-1, 1e9));
-    v("position|place", analysis.position,
-      "position (token or patch) for logit_lens, patching, answers and attention_score, from 0; -1: that of the "
-      "highest loss, the largest difference, all, or the last",
-      between(-1, 1e9));
-    v("key", analysis.key,
-      "key, or a slot behind the keys, for attention_score, from 0; -1: that of the largest weight", between(-1, 1e9));
-    v("answer", analysis.answer,
-      "token or class by name, for logit_attribution, gradient_times_input and patching; if not given, the target");
-    v("against", analysis.against,
-      "token or class against which the answer is set; if not given, the most likely other one");
-    v("top", analysis.top, "entries printed per list", between(1, 1e6));
-    v("patch_from|other", patch_from,
-      "second example (text, image or source) to patch values from, for ablation, head_patching and --edits");
-    v("corpus", corpus,
-      "text as for train (16 MiB of a plain file), pipe or -, searched for top activations; default: the example");
-    v("seed", analysis.seed, "random seed of examples that an analysis generates", between(0, models::max_seed));
-    begin.visit(v);
-    v("edits", edits, text(edits_help, "; also =other and +2(other-this), with --patch_from"));
-    v("hooks", hooks,
-      "values to capture, comma-separated, such as blocks.*.attention.weights; TransformerLens's names work too");
-    v("out", out,
-      "FILE.safetensors, or a folder for .npy files, their names (.json) and metrics.csv: all values; FILE.csv: the "
-      "metrics only");
-    v("html|page", html, "FILE.html: a page with plots of the analyses");
-    v("source_url", source_url, SourceLinks::help);
-    v("json", json, json_help);
-    v("threads", threads, "cores to use; 0: OMP_NUM_THREADS, else all", between(0, 1024));
-  }
-};
 
 // Returns the values of all matching hooks; a repeated name gets a number.
 std::vector<NamedArray> captured(const models::InspectedExample& inspected, const std::string& patterns) {
@@ -106,8 +43,8 @@ std::vector<NamedArray> captured(const models::InspectedExample& inspected, cons
   const std::vector<std::string> given = split_list(patterns);
   const Hooks hooks(models::hook_patterns(given), [&](const std::string& name, const Tensor& value) {
     const int before = times[name]++;
-    all.push_back({{before == 0 ? name : text(name, ".", before), value.to(Device::cpu).clone()},
-                   hook_names_of(inspected, name)});
+    all.push_back(hook_array(inspected, name, before == 0 ? name : text(name, ".", before),
+                             value.to(Device::cpu).clone()));
   });
   inspected.run();
   as_usage([&] { models::check_all_matched(hooks, given); });
@@ -119,13 +56,15 @@ struct ValueSummary {
   std::string name, dtype;
   Shape shape;
   models::ValueRange range;
+  Json axes;
 };
 std::vector<ValueSummary> summaries_of(const std::vector<NamedArray>& values) {
   std::vector<ValueSummary> all;
   for (const NamedArray& each : values) {
     const auto& [path, tensor] = each.tensor;
     const std::string dtype = name(tensor.dtype());
-    all.push_back({path, dtype, tensor.shape(), models::range_of({path, dtype, {}, tensor, {}})});
+    const models::ValueRange range = models::range_of({path, dtype, {}, tensor, {}});
+    all.push_back({path, dtype, tensor.shape(), range, each.names.value("axes", Json())});
   }
   return all;
 }
@@ -144,6 +83,7 @@ Json json_of(const std::vector<ValueSummary>& values) {
     all.push_back({{"name", each.name},
                    {"dtype", each.dtype},
                    {"shape", sizes_of(each.shape)},
+                   {"axes", each.axes},
                    {"min", json_number(each.range.low)},
                    {"max", json_number(each.range.high)},
                    {"mean", json_number(each.range.mean)},
@@ -225,53 +165,6 @@ void check_many(const InspectSettings& s, bool gives_example) {
   refuse(!s.corpus.empty(), "--corpus");
 }
 
-// Returns the metrics of s.examples evenly spread examples, or of one example.
-models::ExampleMetrics metrics_at(const LoadedRun& trained, const HeldOutExamples* held_out, const InspectSettings& s,
-                                  const std::string& checkpoint, models::Json& origin) {
-  Progress progress("analyzing " + checkpoint);
-  models::AnalysisSettings settings = s.analysis;
-  settings.of_many = true;
-  models::ExampleMetrics metrics;
-  const auto add = [&](const std::string& name, const models::InspectedExample& example) {
-    metrics.add(name, analyze(example, s.analyses, settings));
-  };
-  const int64_t all = held_out ? held_out->count() : 0, first = held_out_number("inspect", s.example);
-  check_usage(s.examples <= all, "inspect: --examples=", s.examples, ", but the held-out data of this run have ",
-              pluralize(all, "example"),
-              all > 0 ? text("; use --examples=", all, " or fewer") : "; leave --examples out and give an example");
-  const auto number_of = [&](int64_t i) { return i * all / s.examples; };
-  std::unique_ptr<models::InspectedExample> one;
-  if (s.examples == 0) one = all > 0 ? held_out->at(first, trained) : make_example("inspect", trained, s.example);
-  models::Edits edits(s.edits, *trained.model);
-  check_usage(!edits.needs_other(), "inspect: --edits=", s.edits,
-              " needs the value of another example, with --patch_from; leave --examples and --checkpoints out");
-  edits.learn_means(s.examples > 0 ? text("the positions of ", pluralize(s.examples, "held-out example"))
-                                   : "the positions of this example",
-                    [&] {
-                      for (int64_t i = 0; i < s.examples; ++i) held_out->at(number_of(i), trained)->run();
-                      if (s.examples == 0) one->run();
-                    });
-  edits.begin();
-  for (int64_t i = 0; i < s.examples; ++i) {
-    const int64_t number = number_of(i);
-    add(text("held_out:", number), *held_out->at(number, trained));
-    progress.fraction(text("example ", i + 1), static_cast<double>(i + 1) / static_cast<double>(s.examples));
-  }
-  if (s.examples == 0) add("", *one);
-  edits.check_applied();
-  add_edits(origin, edits);
-  check(!metrics.empty(), "inspect: --analysis=", s.analyses,
-        " has no metrics of this model; choose from heads, logit_lens, logit_attribution, ablation, neurons and "
-        "normalization_curves");
-  return metrics;
-}
-
-std::string describe_many(int64_t examples, int64_t all) {
-  return text("Over ", with_commas(examples), " of the run's ", with_commas(all),
-              " held-out examples, evenly spread: mean, standard deviation over the examples, and Student's 95 % "
-              "interval of the mean.  Chance: equal weights on all visible keys, equal probabilities of all choices.");
-}
-
 models::ExampleSettings second_example(const InspectSettings& s, const nn::Module& model) {
   models::ExampleSettings patch_from = s.example;
   const bool images = dynamic_cast<const models::ImageModel*>(&model) != nullptr,
@@ -280,14 +173,8 @@ models::ExampleSettings second_example(const InspectSettings& s, const nn::Modul
   return patch_from;
 }
 
-// The views and arrays that the command prints and writes.
-struct Results {
-  std::vector<models::View> views;
-  std::vector<NamedArray> arrays;  // values of hooks, or of each example
-  models::Json origin;  // with the edits, if there are any
-};
-
-Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run, const Arguments& arguments) {
+InspectResults analyze_one(const LoadedRun& trained, InspectSettings& s, const std::string& run,
+                           const Arguments& arguments) {
   const auto inspected = example_for(trained, s.example, arguments);
   check_input_kind("inspect", trained, s.example);
   std::unique_ptr<models::InspectedExample> patch_from;
@@ -303,7 +190,7 @@ Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::str
   if (patch_from) edits.learn_other(*patch_from, *inspected);
   edits.learn_means("the positions of this example", [&] { inspected->run(); });
   edits.begin();
-  Results results;
+  InspectResults results;
   {
     Progress progress("analyzing " + run);
     s.analysis.progress = [&](const std::string& done, double fraction) { progress.fraction(done, fraction); };
@@ -313,47 +200,6 @@ Results analyze_one(const LoadedRun& trained, InspectSettings& s, const std::str
   edits.check_applied();
   results.origin = origin_of(run, name_of(s.example, *inspected), *inspected);
   add_edits(results.origin, edits);
-  return results;
-}
-
-Results analyze_many(const LoadedRun& trained, const InspectSettings& s, const std::string& run) {
-  const HeldOutExamples held_out("inspect", trained);
-  models::Json origin = {{"run", run}, {"example", text(s.examples, " of ", held_out.count(), " held-out examples")}};
-  const models::ExampleMetrics metrics = metrics_at(trained, &held_out, s, run, origin);
-  Results results{metrics.views(), arrays_of(metrics.values()), origin};
-  results.views[0].caption = describe_many(s.examples, held_out.count());
-  return results;
-}
-
-Results analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, const std::string& run,
-                            bool gives_example) {
-  check_input_kind("inspect", last, s.example);
-  std::vector<std::string> checkpoints = models::checkpoints_in(run);
-  check_usage(!checkpoints.empty(), "inspect: --checkpoints=all requires the folder of a run, and ", run,
-              " has no checkpoints in it; give a run, or leave --checkpoints out");
-  std::reverse(checkpoints.begin(), checkpoints.end());
-  std::optional<HeldOutExamples> held_out;
-  if (!gives_example) held_out.emplace("inspect", last);
-  std::vector<models::StepMetrics> steps;
-  models::Json origin = {{"run", run}};
-  for (const std::string& checkpoint : checkpoints) {
-    LoadedRun trained;
-    try {
-      trained = load_run("inspect", checkpoint);
-    } catch (const Error&) {
-      if (folder_exists(checkpoint)) throw;
-      note(checkpoint + " is left out: the run, which is training, has removed it");
-      continue;
-    }
-    apply_bounds("inspect", s.begin, trained);
-    steps.push_back(
-        {trained.step, metrics_at(trained, held_out ? &*held_out : nullptr, s, checkpoint, origin).means()});
-  }
-  check(!steps.empty(), "inspect: ", run, " has removed all checkpoints that it had; try again");
-  Results results{metrics_by_step(steps), {}, origin};
-  results.views[0].caption =
-      text("At the ", pluralize(static_cast<int64_t>(steps.size()), "checkpoint"), " that the run keeps",
-           s.examples > 0 ? text(", means over ", s.examples, " held-out examples.") : ".");
   return results;
 }
 
@@ -414,14 +260,14 @@ int inspect(const Arguments& arguments) {
   apply_bounds("inspect", s.begin, trained);
   warn_about_version(words[0], trained.version);
   const models::HostMemoryLimit limit;  // an error instead of the system's kill
-  Results results = s.checkpoints == "all" ? analyze_checkpoints(trained, s, words[0], gives_example)
+  InspectResults results = s.checkpoints == "all" ? analyze_checkpoints(trained, s, words[0], gives_example)
                     : s.examples > 0       ? analyze_many(trained, s, words[0])
                                            : analyze_one(trained, s, words[0], arguments);
   links.add_to(results.views);
   const std::vector<ValueSummary> captured = summaries_of(s.hooks.empty() ? std::vector<NamedArray>() : results.arrays);
   if (!json) print_results(captured, results.views, results.origin);
   check(!results.views.empty() || !s.hooks.empty(), "inspect: this model does not support ", s.analyses,
-        "; choose from ", join(models::analyses().names()), ", or list its values with --hooks=*");
+        "; --analysis=all runs those that it supports, and --hooks=* lists its values");
   for (NamedArray& each : arrays_of(results.views)) results.arrays.push_back(std::move(each));
   if (!s.out.empty()) write_out(s.out, results.arrays, models::metrics_of(results.views), results.origin);
   if (!s.html.empty()) {
@@ -430,7 +276,8 @@ int inspect(const Arguments& arguments) {
     if (s.is_one()) add_components(sections, std::vector{models::resolved(trained.settings)}, links);
     sections.push_back(command_section("inspect", arguments));
     sections.push_back(environment_section({}));
-    write_page(html, "Analysis of " + words[0], std::move(sections));
+    const std::string edits = describe_edits(results.origin);
+    write_page(html, "Analysis of " + words[0] + (edits.empty() ? "" : ", " + edits), std::move(sections));
   }
   if (json) json.print(json_of(words[0], captured, results.views, results.origin));
   std::cout << std::flush;

@@ -14,6 +14,7 @@
 #include "models/formats/output_file.h"
 #include "models/former_names.h"
 #include "models/inspection/base/analysis.h"
+#include "models/inspection/base/hook_axes.h"
 #include "models/interop/npy.h"
 #include "models/study/run_contents.h"
 
@@ -149,11 +150,25 @@ std::vector<NamedArray> arrays_of(std::span<const models::View> views) {
   return all;
 }
 
-Json hook_names_of(const models::InspectedExample& example, const std::string& name) {
-  const std::string path = name.substr(0, name.rfind('.'));
-  Json names = {{"positions", example.position_labels(path)}};
-  if (const auto& keys = example.key_labels(path); keys != example.position_labels(path)) names["keys"] = keys;
-  return names;
+NamedArray hook_array(const models::InspectedExample& example, const std::string& hook, const std::string& name,
+                      const Tensor& value) {
+  const std::string path = hook.substr(0, hook.rfind('.'));
+  Json axes = Json::array();
+  const std::vector<std::string> counted = models::hook_axes(hook, value.shape(), value.dtype());
+  for (size_t i = 0; i < counted.size(); ++i) {
+    std::vector<std::string> labels;
+    const int64_t size = value.size(static_cast<int>(i));
+    const bool of_keys = counted[i] == "key" || models::is_of_encoder(hook);
+    if (counted[i] == "position" || counted[i] == "key")
+      labels = of_keys ? example.key_labels(path) : example.position_labels(path);
+    const auto keys = static_cast<int64_t>(labels.size());
+    for (int64_t slot = 0; counted[i] == "key" && keys + slot < size; ++slot) labels.push_back(text("slot ", slot));
+    for (int32_t choice = 0; counted[i] == "choice" && choice < size; ++choice)
+      labels.push_back(example.target_name(choice));
+    if (static_cast<int64_t>(labels.size()) != size) labels.clear();  // such as one position for all
+    axes.push_back(axis(counted[i], labels));
+  }
+  return {{name, value}, {{"axes", std::move(axes)}}};
 }
 
 Json origin_of(const std::string& run, const std::string& example, const models::InspectedExample& inspected) {

@@ -5,8 +5,8 @@
 //                     of each array
 //   a folder          FILE.npy and FILE.json for each array, metrics.csv. The JSON has the metadata of that array
 //   FILE.csv          metrics alone
-// Names of an array: its quantity, and for each axis a name and the labels of its elements. For a hook
-// value, whose axes are in models/hook_names.h: the labels of its positions, and of other keys.
+// Names of an array: its quantity, and for each axis a name and the labels of its elements; without labels they are
+// numbered. The axes of a hook value are those of models/inspection/base/hook_axes.h, such as position, head and key.
 #pragma once
 
 #include <map>
@@ -30,8 +30,9 @@ struct NamedArray {
 std::vector<int64_t> sizes_of(const Shape& shape);
 // Returns the maps as they are, and each line as two rows, x and y.
 std::vector<NamedArray> arrays_of(std::span<const models::View> views);
-// Returns the names of a value that the hook `name` captured.
-models::Json hook_names_of(const models::InspectedExample& example, const std::string& name);
+// Returns the value of a hook as an array of this name, and names its axes.
+NamedArray hook_array(const models::InspectedExample& example, const std::string& hook, const std::string& name,
+                      const Tensor& value);
 // Returns the metadata: the run, the example ("held_out:17") and its tokens.
 models::Json origin_of(const std::string& run, const std::string& example, const models::InspectedExample& inspected);
 

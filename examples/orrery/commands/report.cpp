@@ -1,4 +1,5 @@
 // orrery report: a page of runs, a sweep or a study.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -72,6 +73,7 @@ Json sections_of(std::span<const std::string> folders, const ReportSettings& s, 
     runs.push_back(models::read_reported_run(folder));
     if (runs.back().state) warn_about_version(folder, runs.back().state->version);
   }
+  models::distinguish_names(runs);
   models::add_overview(sections, runs);
   models::add_notes(sections, runs);
   std::vector<models::LoggedRun> logged;
@@ -107,6 +109,16 @@ int report(const Arguments& arguments) {
   const std::vector<std::string> folders = read_arguments("report", arguments, settings_of(s));
   check_usage(!folders.empty(), "report: no folder is given; give folders of runs, as in orrery report runs/latest");
   if (s.analyses != "none") models::check_analyses(s.analyses);  // checks the names before reading the runs
+  const std::vector<std::string> analyses = split_list(s.analyses);
+  check_usage(std::find(analyses.begin(), analyses.end(), "head_patching") == analyses.end(),
+              "report: head_patching takes values from a second example, which a report does not have; use orrery "
+              "inspect --patch_from, or leave head_patching out");
+  const auto check_belongs = [&](const char* key, bool given, const char* to, const std::string& its) {
+    check_usage(!given || !its.empty() || !s.example.held_out.empty(), "report: --", key, " belongs to --", to,
+                ", which is not given; add --", to, "=..., or leave --", key, " out");
+  };
+  check_belongs("label", s.example.label >= 0, "image", s.example.image);
+  check_belongs("target", !s.example.target.empty(), "source", s.example.source);
   if (s.threads > 0) set_thread_count(static_cast<int>(s.threads));
   std::string title = s.title;
   if (title.empty())

@@ -63,16 +63,16 @@ class ExampleChoice {
       described = text("Example: ", described, ", the same as of ", first_, ".  ");
       return own;
     }
-    const std::string other = text("The runs have no held-out example in common");
+    const std::string why = described.starts_with("held_out:") ? "its held-out example of this number is another"
+                                                               : "it has no held-out example here";
     if (accepts(*trained.model, texts_)) try {
         auto example = make_example("report", trained, texts_);
-        described = text("Example: the text of ", first_, " (", name_, ") in the tokens of this run.  ", other,
-                         ", and this run may have trained on it.  ");
+        described = text("Example: the text of ", first_, " (", name_,
+                         ") in the tokens of this run, which may have trained on it: ", why, ".  ");
         return example;
       } catch (const Error&) {  // its tokenizer has no tokens for the text, or too many
       }
-    described = own ? text("Example: ", described, ".  ", other, ", and this run does not read that of ", first_, ".  ")
-                    : "";
+    described = own ? text("Example: ", described, ", another than that of ", first_, ".  ") : "";
     return own;
   }
 
@@ -97,12 +97,16 @@ class ExampleChoice {
   }
   // Returns what a person sees of an example: its tokens or pixels, and its targets.
   static std::vector<std::string> content_of(const models::InspectedExample& example) {
-    std::vector<std::string> content = example.position_labels("encoder");
-    const auto& own = example.position_labels("");
-    content.insert(content.end(), own.begin(), own.end());
+    std::vector<std::string> content;
     for (const int32_t target : example.targets()) content.push_back(target < 0 ? "" : example.target_name(target));
-    if (const Tensor image = example.image(); image.defined())
+    if (const Tensor image = example.image(); image.defined()) {  // its positions depend on the model
       for (const double x : image.to_vector()) content.push_back(print_number(x));
+      return content;
+    }
+    for (const char* const path : {"encoder", ""}) {
+      const std::vector<std::string>& tokens = example.position_labels(path);
+      content.insert(content.end(), tokens.begin(), tokens.end());
+    }
     return content;
   }
 

@@ -44,8 +44,7 @@ std::map<std::string, double> measured_under_edits(const models::Variant& varian
   const LoadedRun trained = load_run("study", folder);
   std::unique_ptr<models::Edits> edits;
   in_variant(variant, [&] {
-    edits = begin_edits("study", variant.edits, *trained.model,
-                        passes_of_validation(trained.settings, models::Passes::decoding));
+    edits = begin_edits("study", variant.edits, *trained.model, passes_of_validation(*trained.model));
   });
   std::map<std::string, double> found = measure(trained);
   in_variant(variant, [&] { edits->check_applied(); });
@@ -143,6 +142,9 @@ void check_measured(const Claim& claim, const std::string& folder, const Outcome
 
 void check_metrics(const Claim& claim, const std::string& variant, const models::RunLog& rows) {
   const std::vector<std::string> names = models::metric_names(rows);
+  const bool edited = std::any_of(claim.variants.begin(), claim.variants.end(), [&](const models::Variant& each) {
+    return each.name == variant && !each.edits.empty();
+  });
   for (size_t m = 0; m < claim.metrics.size(); ++m) {
     if (!claim.is_measured(m, variant)) continue;
     const std::string where = claim.metric_locations[m] + ": the metric of " + variant;
@@ -151,7 +153,9 @@ void check_metrics(const Claim& claim, const std::string& variant, const models:
       const bool logged = std::any_of(names.begin(), names.end(),
                                       [&](const std::string& name) { return name.starts_with(metric_name + "/"); });
       check(logged || !models::model_metrics().find(metric_name), claim.metric_locations[m], ": the runs of ", variant,
-            " do not log '", pattern, "'; if the model has this metric, add metrics = \"", metric_name, "\" to [base]");
+            " do not log '", pattern, "'; ",
+            edited ? "a variant with edits has no metrics of steps: choose one of validation, or of an analysis"
+                   : text("if the model has this metric, add metrics = \"", metric_name, "\" to [base]"));
       models::matching_metrics(where, names, pattern);
     }
     try {
@@ -169,9 +173,7 @@ void check_edits(const Claim& claim, const std::string& data) {
     const models::RunStart start(settings, "");
     const auto task = models::make_task(settings, start);  // sets what the data determine, such as the vocabulary
     const auto model = models::make_model(settings);
-    in_variant(variant, [&] {
-      begin_edits("study", variant.edits, *model, passes_of_validation(settings, models::Passes::decoding));
-    });
+    in_variant(variant, [&] { begin_edits("study", variant.edits, *model, passes_of_validation(*model)); });
   }
 }
 

@@ -69,6 +69,7 @@ Components components_of(nn::Module& model) {
   for (const auto& [name, value] : all.values) {
     for (const char* const shown : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max", "saturation"})
       if (ends_with(name, shown)) all.unread.insert(name);
+    if (is_step_of_attention(name)) all.unread.insert(name);
     const std::string path = name.substr(0, name.rfind('.'));
     if (ends_with(name, "output") && !ends_with(name, "head_output")) all.names.push_back(path);
     if (ends_with(name, "head_output"))
@@ -178,6 +179,9 @@ void read_operation(ValueEdit& edit, const std::string& operation) {
   } else if (operation == "=other") {
     edit.operation = Operation::set_to_other;
   } else if (operation[0] == '=') {
+    const bool is_word = !value.empty() && is_letter(value[0]) && value != "inf" && value != "nan";
+    check_usage(!is_word, "--edits: '", edit.text, "': '", value, "' is not a value; an operation is *NUMBER, =NUMBER, "
+                "=mean, =other or +NUMBER(other-this)");
     edit.operation = Operation::set, edit.number = number_in(edit.text, value);
   } else {
     check_usage(operation.ends_with(difference), "--edits: '", edit.text, "' ends with ", operation,
@@ -211,11 +215,7 @@ void check_value(const ValueEdit& edit, const Components& model, Passes passes) 
   const bool is_mean = edit.operation == Operation::set_to_mean;
   check(value.times == 1 || !(is_mean || edit.needs_other()), "is computed ", value.times, " times in a pass, so that "
         "its mean and its value in another example are not one; edit a value that is computed once");
-  const auto is_key = [](const AxisRange& range) { return range.axis == -1 && range.begin >= 0; };
-  const bool has_key = std::any_of(edit.region.begin(), edit.region.end(), is_key),
-             has_slot = std::any_of(edit.region.begin(), edit.region.end(),
-                                    [](const AxisRange& range) { return range.begin < 0; });
-  check(passes != Passes::stream || !is_of_keys(edit.hook) || !(has_key || (is_mean && !has_slot)),
+  check(passes != Passes::stream || !edit.has_numbers_of_keys(),
         "has keys without numbers: a stream model reads a text block by block, with keys as far back as its spans "
         "reach; use orrery inspect");
 }

@@ -109,6 +109,7 @@ Tensor edited_by(std::vector<ValueEdit>& edits, const std::string& name, const T
   for (ValueEdit& edit : edits) {
     if (needs_visible(edit, name)) edit.visible = value.detach();
     if (edit.hook != name) continue;
+    edit.reached = true;
     if (const Tensor next = apply(edit, edited ? edited : value)) edited = next;
   }
   return edited;
@@ -134,6 +135,13 @@ void ValueEdit::observe(const Tensor& value, bool add) {
   }
   total = !total ? more : add ? total + more : where(count, total, more);
   count = !count ? times : add ? count + times : where(count, count, times);
+}
+
+bool ValueEdit::has_numbers_of_keys() const {
+  const auto has = [&](auto&& range_is) { return std::any_of(region.begin(), region.end(), range_is); };
+  const bool key = has([](const AxisRange& range) { return range.axis == -1 && range.begin >= 0; }),
+             slot = has([](const AxisRange& range) { return range.begin < 0; });
+  return is_of_keys(hook) && (key || (operation == Operation::set_to_mean && !slot));
 }
 
 Tensor ValueEdit::apply_to(const Tensor& value) {
@@ -183,6 +191,10 @@ bool Edits::needs_other() const {
   return std::any_of(edits_.begin(), edits_.end(), [](const ValueEdit& edit) { return edit.needs_other(); });
 }
 
+bool Edits::has_numbers_of_keys() const {
+  return std::any_of(edits_.begin(), edits_.end(), [](const ValueEdit& edit) { return edit.has_numbers_of_keys(); });
+}
+
 std::string Edits::mean_over() const {
   const auto is_mean = [](const ValueEdit& edit) { return edit.operation == Operation::set_to_mean; };
   return std::any_of(edits_.begin(), edits_.end(), is_mean) ? over_ : "";
@@ -229,13 +241,22 @@ void Edits::learn_other(const InspectedExample& other, const InspectedExample& e
 }
 
 void Edits::begin() {
+  for (ValueEdit& edit : edits_) edit.reached = false;
   if (!edits_.empty()) hooks_.emplace(names_of(edits_), replace_by(edits_));
 }
 
+void Edits::end_at(const std::string& read) {
+  for (ValueEdit& edit : edits_)
+    if (!edit.reached) edit.late_for = read;
+}
+
 void Edits::check_applied() const {
-  for (const ValueEdit& edit : edits_)
+  for (const ValueEdit& edit : edits_) {
+    check_usage(edit.late_for.empty(), "--edits: '", edit.text, "' changes nothing that is read: ", edit.hook,
+                " is computed after ", edit.late_for, "; edit a value before it, or read a later one");
     check_usage(edit.applied > 0, "--edits: '", edit.text, "' changed nothing: ", edit.hook,
                 " of this input has no such position or key, or no query that sees it; choose another");
+  }
 }
 
 }  // namespace orrery::models

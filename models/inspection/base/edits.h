@@ -53,10 +53,13 @@ struct ValueEdit {
   std::string text = {};                      // as it was given
   int64_t slots = 0;                          // columns of weights and scores after those of keys
   int64_t applied = 0;                        // number of values that it has changed
+  bool reached = false;                       // the value has been computed
+  std::string late_for = {};                  // the value that was read before
   Tensor visible = {};                        // of a value of keys: 1 where a query sees the key
   Tensor total = {}, count = {};  // of the mean, in f64: sums over batch and positions; of keys: slots, then all keys
 
   bool needs_other() const { return operation == Operation::set_to_other || operation == Operation::add_difference; }
+  bool has_numbers_of_keys() const;  // also the means of all keys, one each
   // Returns the edited value; undefined if the region lies outside of it. Learns a mean that is not known.
   Tensor apply_to(const Tensor& value);
   // Adds a value to the mean or, unless `add`, only those keys that the mean lacks.
@@ -80,13 +83,17 @@ class Edits {
   Edits(const Edits&) = delete;
 
   bool needs_other() const;
+  bool has_numbers_of_keys() const;
   // `run` runs the model on the examples whose positions, `over`, a mean is taken over: once for each mean.
   void learn_means(const std::string& over, const std::function<void()>& run);
   // Runs both examples. Throws if their values differ in shape.
   void learn_other(const InspectedExample& other, const InspectedExample& example);
   // The model runs with the edits from here on, on this thread, as long as this object lives.
   void begin();
-  // Throws if an edit has changed nothing so far, because the input has no such position or key.
+  // The result of the run is the value of this name, which is computed now.
+  void end_at(const std::string& read);
+  // Throws if an edit has changed nothing so far: the input has no such position or key, or its value comes after
+  // the result of the run.
   void check_applied() const;
   // Returns the edits as they were given, and what the mean is taken over; both empty: none.
   const std::string& given() const { return given_; }

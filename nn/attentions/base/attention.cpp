@@ -283,8 +283,7 @@ AttentionOptions AttentionLayer::options_of(const AttentionInputs& in, const For
   return o;
 }
 
-// Returns the separate attention calls: one over all keys or, with split slots, one over the
-// context and one over the slots.
+// Returns the separate attention calls: one over all keys or, with split slots, one over each of context and slots.
 std::vector<AttentionLayer::AttentionCall> AttentionLayer::attention_calls(const AttentionInputs& in,
                                                                            const AttentionOptions& o) const {
   AttentionCall context{in, o};
@@ -319,14 +318,12 @@ void AttentionLayer::hook_row_statistics(const Tensor& w, const AttentionInputs&
 }
 
 Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOptions& o, ForwardPass& pass) {
-  const std::vector<AttentionCall> calls = attention_calls(in, o);
+  std::vector<AttentionCall> calls = attention_calls(in, o);
   // Uses |= instead of ||, because each call must offer its name to the hooks.
   bool rows = false, observed = is_hooked(path(), "weights"), replaced = has_replacement(path(), "weights");
-  for (const AttentionCall& call : calls) {
-    observed |= is_hooked(path(), call.options.hooked_name);
-    observed |= has_hooked_step(call.options);
-    replaced |= has_replacement(path(), call.options.hooked_name);
-  }
+  for (const AttentionCall& call : calls)
+    observed |= is_hooked(path(), call.options.hooked_name), observed |= has_hooked_step(call.options),
+        replaced |= has_replacement(path(), call.options.hooked_name);
   for (const char* name : {"visible", "row_sum", "row_entropy", "row_zero_fraction", "row_max"})
     rows |= is_hooked(path(), name);
   observed |= rows;
@@ -344,7 +341,8 @@ Tensor AttentionLayer::attend_all(const AttentionInputs& in, const AttentionOpti
         ": has no attention weights, so a hook cannot replace them; use softmax or pointwise");
   Tensor all;
   for (size_t i = 0; i < calls.size(); ++i) {
-    const auto& [inputs, options] = calls[i];
+    auto& [inputs, options] = calls[i];
+    options.hooked_path = options.hooked_name = {};  // the hooks have had the scores
     if (replaced && pass.cache && pass.cache->holds_states)  // counts the multiply-adds, which weights do not change
       attend(inputs, options, pass);
     const Tensor y = replaced ? finish(apply_weights(w[i], inputs, options)) : attend(inputs, options, pass);
