@@ -90,8 +90,8 @@ with tempfile.TemporaryDirectory() as folder:
         if view.kind == "components":
             check("components", view.components["blocks.0.attention"]["formulas"][0]["name"] == "softmax" and
                   view.components[""]["parameters"] == sum(x.size for x in run.tensors().values()))
-    lists = run.inspect(text="To be", analysis=["heads", "logit_lens"], hooks=["logits"], begin=True)
-    check("lists and truths", lists.metrics == run.inspect(text="To be", analysis="heads,logit_lens").metrics)
+    lists = run.inspect(text="To be", analysis=["heads", "logit_lens"], hooks=["logits"], begin=False)
+    check("lists, yes and no", lists.metrics == run.inspect(text="To be", analysis="heads,logit_lens").metrics)
     weights = found.axes["blocks.0.attention.weights"]
     check("axes of weights", weights == [("batch", []), ("head", []), ("position", list("To be".replace(" ", "␣"))),
                                          ("key", list("To be".replace(" ", "␣")))])
