@@ -126,6 +126,8 @@ TEST_CASE("edits: classes of images and translations") {
     return found.out;
   };
   CHECK(translation({"--edits=encoder.embedding*1"}) == translation({}));
+  for (const char* const command : {"evaluate", "translate"})
+    refusal({command, folder / "pairs", "more"}).names(command).value("'more'").offers("--");
   const Words at = {"evaluate", folder / "pairs", "--edits=decoder.0.attention.layer@1*0"};
   refusal(at).value("decoder.0.attention.layer@1*0").names("decoding").offers("--bleu=no");
   CHECK(run_orrery(at + Words{"--bleu=no"}).code == 0);

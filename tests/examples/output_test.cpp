@@ -46,6 +46,11 @@ TEST_CASE("output: metrics, inspect, report and show replace only their own kind
     }
     made.push_back(path);
   }
+  fs::create_directory(folder / "a.csv");
+  expect_error(run_orrery({"metrics", run, "--out=" + (folder / "a.csv")}))
+      .names("metrics: ")
+      .value((folder / "a.csv") + " is a folder")
+      .offers("choose a file");
   std::vector<std::string> others = {folder / "text.txt", folder.write("empty", ""),
                                      folder.write("page.html", "<!doctype html>\n<html lang=\"en\">\n<head>\n"),
                                      folder.write("table.csv", "step,loss\n1,2\n"), folder.write("x.npy", "\x93NUMPY")};

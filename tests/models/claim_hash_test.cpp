@@ -172,3 +172,26 @@ TEST_CASE("claim: each claim in the repository is the claim that was tested") {
   }
   CHECK(count == 50);
 }
+
+TEST_CASE("claim: what is empty, too much or of another kind is refused with its place") {
+  const Folder folder;
+  const auto refused = [&](std::string from, const std::string& to) {
+    std::string text = current;
+    text.replace(text.find(from), from.size(), to);
+    hash_of(folder, text);
+    return expect_error([&] { read_claim(folder / "claim.toml"); });
+  };
+  std::string variants;
+  for (int i = 0; i < 65; ++i) variants += "[variants.v" + std::to_string(i) + "]\n";
+  refused("[variants.softmax]", variants + "[variants.softmax]").names("claim.toml:").value("67 variants").offers("64");
+  refused("sweep.kv_heads = [1, 2]", "[sweep]").names("claim.toml:").names("[sweep]").value("empty").offers("[2, 4]");
+  std::string timed = current;
+  timed.replace(timed.find("kind = \"trained\""), 16, "kind = \"timed\"\nrounds = 1");
+  timed.replace(timed.find("seeds = [1, 2, 3]\n"), 18, "");
+  hash_of(folder, timed);
+  expect_error([&] { read_claim(folder / "claim.toml"); }).names("claim.toml:3: rounds").offers("2 to 10000");
+  const std::string base = current.substr(current.find("[base]"), current.find("[example]") - current.find("[base]"));
+  refused(base, "").names("claim.toml").names("base settings").offers("[base]");
+  const std::string metric = "mean(top_unit_fraction/*)";
+  refused(metric, std::string(1001, 'x')).names("metric").value("1001 characters").offers("1000");
+}

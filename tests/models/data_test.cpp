@@ -96,6 +96,15 @@ TEST_CASE("the error for a character outside the vocabulary names it") {
   decoding(*tokenizers().at("byte").make(""), 256).names("tokenizer").value(256).offers("0 to 255");
   const auto ids = restore_tokenizer(R"({"name": "numbers", "size": 9})");
   expect_error([&] { ids->encode("1 x"); }).names("token_ids").value("'x'").offers("numbers with spaces");
+  for (const char* const size : {"0", "1048577"})
+    expect_error([&] { restore_tokenizer(std::string(R"({"name": "numbers", "size": )") + size + "}"); })
+        .names("token_ids")
+        .value(size)
+        .offers("1 to 1048576");
+  const char* const of_number = R"({"name": "byte_pair", "pattern": "x", "whole_pieces": true, "tokens": [7]})";
+  expect_error([&] { restore_tokenizer(of_number); })
+      .names("tokenizer")
+      .offers("text in quotes");
   expect_error([] { tokenizers().at("charater"); })
       .names("tokenizer")
       .value("charater")

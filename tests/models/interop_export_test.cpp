@@ -65,6 +65,7 @@ TEST_CASE("interop: the error for an unsupported model names the setting, and no
     Message message = refused({{"position", position}}, "").value(text("position=", position)).names("model=gpt");
     message.offers("gpt2").offers("position=learned").offers("llama").offers("position=rotary");
   }
+  refused({}, "llama2c").names("llama2c").value("import only").offers("gpt2");
   refused({}, "vit").names("vit").offers("class vit").value("model=gpt").value("class gpt");
   const TrainSettings net = make_settings({{"model", "resnet8"}, {"channels", "3"}, {"classes", "2"}});
   const auto resnet = make_model(net);

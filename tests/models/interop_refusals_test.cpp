@@ -111,5 +111,12 @@ TEST_CASE("interop: an import does not overwrite a run, and reads reference logi
   expect_error([&] { import_model(golden + "gpt2", folder / "third", "", folder / "x"); })
       .names(folder / "x")
       .value("'logits'");
+  write_safetensors(folder / "y", std::vector<NamedTensor>{{"tokens", Tensor::zeros({1, 2})},
+                                                           {"logits", Tensor::zeros({1, 3, 61})}});
+  expect_error([&] { import_model(golden + "gpt2", folder / "third", "", folder / "y"); })
+      .names(folder / "y")
+      .value("(1, 2)")
+      .value("(1, 3, 61)")
+      .offers("(B, T, 61)");
   CHECK(!fs::exists(folder / "third"));
 }

@@ -341,6 +341,14 @@ TEST_CASE("run folder: paths outside UTF-8 are errors at the start, and are read
   other.train();
   const std::string file = other.checkpoint(6) + "/state.json";
   auto state = nlohmann::ordered_json::parse(read_file(file));
+  const auto whole = state;
+  state["format"] = "orrery checkpoint 9";
+  write(file, state.dump());
+  expect_error([&] { read_state(other.checkpoint(6)); })
+      .names("state.json")
+      .value("orrery checkpoint 9")
+      .offers("orrery checkpoint 2");
+  state = whole;
   for (const char* key : {"format", "files", "text", "sha256"}) state.erase(key);  // older files have none of these
   state["settings"]["data"] = {{"bytes", "746578fffe74"}};
   write(file, state.dump());

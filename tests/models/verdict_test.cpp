@@ -138,6 +138,8 @@ TEST_CASE("metric: module paths, rows, numbers and sweeps") {
     return measure_sweep(parse_metric("claim", metric), x, y);
   };
   const std::vector<double> sizes = {16, 64, 256};
+  expect_error([&] { over("loss", sizes, {5, 4, 3}); }).names("loss").value("3 swept");
+  expect_error([&] { over("slope(loss)", sizes, {5, 4}); }).names("slope(loss)").value("2 measured").offers("equal");
   CHECK(near(over("slope(loss)", {1, 2, 4}, {1, 3, 7}), 2));
   CHECK(near(over("slope(loss)", {0, 1, 2}, {0, 1, 4}), 2));  // least squares by hand: sum (x-1)(y-5/3) / 2
   CHECK(near(over("doubling(loss)", sizes, {5, 4, 3}), -0.5));

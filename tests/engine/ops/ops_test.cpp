@@ -154,6 +154,8 @@ TEST_CASE("layout") {
         .offers("divisor of 3");
   const auto outside = [&] { slice(x, 1, 2, 5); };
   expect_error(outside).names("slice").value("2 to 5").names("axis 1").value("(2, 3, 4)").offers("end <= size");
+  const auto backwards = [&] { slice(x, 1, 2, 1); };
+  expect_error(backwards).names("slice").value("2 to 1").names("axis 1").value("(2, 3, 4)").offers("begin <= end");
   const auto narrower = [&] { broadcast_to(x, {2, 3, 1}); };
   expect_error(narrower).names("broadcast_to").value("(2, 3, 4)").value("(2, 3, 1)").offers("size 1");
   const auto other_shape = [&] { concatenate({x, random_tensor({2, 3, 5})}, 1); };
@@ -171,6 +173,12 @@ TEST_CASE("indexing") {
   expect_error(outside).names("index_select").value("index 2").names("position 0").offers("0 to 1");
   const auto of_floats = [] { index_select(Tensor::zeros({2, 3}), Tensor::zeros({2})); };
   expect_error(of_floats).names("index_select").names("indices").offers("i32").value("f32");
+  const auto of_cube = [&] { index_select(Tensor::zeros({4, 3, 2}), at); };
+  expect_error(of_cube).names("index_select: the table").names("two axes").value("(4, 3, 2)");
+  const auto narrow = [&] { add_rows_in_place(Tensor::zeros({4, 3}), Tensor::zeros({2, 3, 2}), at); };
+  expect_error(narrow).names("index_add").value("(2, 3, 2)").offers("(2, 3, 3)");
+  const auto unequal = [] { sum_of(Tensor::zeros({4, 3}), Tensor::zeros({3, 4})); };
+  expect_error(unequal).names("sum_of").value("(4, 3)").value("(3, 4)").names("equal");
 }
 
 TEST_CASE("casts and moves convert the gradient back to the dtype and device of their input") {

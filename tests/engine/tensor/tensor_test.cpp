@@ -60,6 +60,10 @@ TEST_CASE("errors name the operation, the values and a way out") {
   expect_error([&] { x + x.to(Dtype::f64); }).names("add").value("f32").value("f64").offers(".to(Dtype::f32)");
   expect_error([] { Tensor().shape(); }).names("tensor").value("undefined");
   expect_error([] { Tensor::from({2}, {1}); }).names("from").value(1).offers("(2)");
+  expect_error([] { Tensor::from(Shape{2}, std::vector<int32_t>{1}); }).names("from").value(1).offers("(2)");
+  expect_error([&] { x.set_grad(Tensor::zeros({3, 2})); }).names("set_grad").value("(3, 2)").offers("(2, 3)");
+  HostToDevice sent(x);
+  expect_error([&] { sent.begin<double>(); }).names("host to device").value("f64").value("f32").offers("equal");
   DeviceToHost copies(x);
   for (int i = 0; i < 4; ++i) copies.fetch();
   for (const size_t ticket : {0u, 1u, 5u})

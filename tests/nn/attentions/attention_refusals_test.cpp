@@ -287,6 +287,11 @@ TEST_CASE("invalid inputs of a forward pass are rejected") {
                        {}};
   const std::string padded = "length=padded_length";
   refused("pointwise(relu, " + padded + ")", cached, true).value(padded).names("cache").offers("keys_visible");
+  Cache states;
+  states.holds_states = true;
+  ForwardPass streamed;
+  streamed.cache = &states;
+  refused("softmax", streamed, true).names("softmax: ").names("span").offers("softmax(span=fixed(256))");
 
   ForwardPass without_encoder, documents_of_one, documents_of_encoder;
   refused("softmax", without_encoder, false, 5)
@@ -299,4 +304,7 @@ TEST_CASE("invalid inputs of a forward pass are rejected") {
   const std::string both = "pass.document_ids and pass.encoder_document_ids";
   refused("softmax", documents_of_one, false, 5).names("cross attention").names(both).value("first");
   refused("softmax", documents_of_encoder, false, 5).names("cross attention").names(both).value("second");
+  ForwardPass interrupted = documents_of_one;  // of the encoder alone
+  interrupted.encoder_document_ids = ids({0, 1, 0});
+  refused("linear(relu)", interrupted, false, 5).names("linear").value("document 0").offers("packed");
 }

@@ -33,6 +33,8 @@ TEST_CASE("label smoothing mixes the target's cross-entropy with the mean of all
   CHECK(cross_entropy(uniform, targets({3, 7}), 0.3).item() == doctest::Approx(std::log(8)));
   const auto all_smooth = [&] { cross_entropy(uniform, targets({3, 7}), 1.0); };
   expect_error(all_smooth).names("cross_entropy").names("smoothing").offers("[0, 1)").value(1);
+  const auto sharpened = [&] { cross_entropy(uniform, targets({3, 7}), -0.1); };
+  expect_error(sharpened).names("cross_entropy").names("smoothing").offers("[0, 1)").value(-0.1);
 }
 
 TEST_CASE("any negative target leaves its row out of the loss, the mean and the gradient, smoothed or not") {

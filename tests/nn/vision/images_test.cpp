@@ -292,6 +292,8 @@ TEST_CASE("invalid images, weights and windows have error messages") {
   expect_error(short_bias).names("convolution").names("bias").value("(3)").names("weight (4, 3, 3, 3)");
   const auto of_rows = [&] { convolution(x.reshape({2, 30, 3}), weight(3, 3, 3)); };
   expect_error(of_rows).names("convolution").names("input").value("(2, 30, 3)").offers(axes);
+  const auto of_rows_too = [&] { patch_embedding(x.reshape({2, 30, 3}), weight(3, 3, 3), {}); };
+  expect_error(of_rows_too).names("patches").value("(2, 30, 3)").names("weight (4, 3, 3, 3)").offers("channels");
   const auto of_none = [&] { convolution(x.slice(0, 0), weight(3, 3, 3)); };
   expect_error(of_none).names("convolution").names("input").value("(0, 5, 6, 3)").offers("at least 1");
   for (const Pixels& window : {Pixels(3, 3), Pixels(3, 4), Pixels(4, 3)})
