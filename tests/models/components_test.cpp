@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "models/modules.h"
 #include "models/reports/report_components.h"
@@ -22,7 +23,7 @@ std::vector<View> components_of(const InspectedExample& example) {
   });
   return views;
 }
-const ComponentsView::Component& component(const ComponentsView& tree, const std::string& path) {
+const ComponentsView::Component& component(const ComponentsView& tree, std::string_view path) {
   for (const ComponentsView::Component& each : tree.components)
     if (each.path == path) return each;
   FAIL("no component " << path);
