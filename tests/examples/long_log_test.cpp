@@ -6,6 +6,7 @@
 
 #include "models/study/run_log.h"
 #include "tests/examples/program.h"
+#include "tests/support/sanitizers.h"
 
 using Words = std::vector<std::string>;
 
@@ -25,7 +26,8 @@ void write_log(const std::string& run, int64_t rows) {
 
 }  // namespace
 
-TEST_CASE("long logs: report, compare, metrics and resuming need no more memory for more rows") {
+TEST_CASE("long logs: report, compare, metrics and resuming need no more memory for more rows" *
+          doctest::skip(orrery::address_sanitizer)) {
   constexpr int64_t few = 1'000, many = 150'000, slack = 25'000'000;
   const Folder folder;
   const std::string text = folder.write("text.txt", tiny_text());
