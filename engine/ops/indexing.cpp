@@ -4,6 +4,7 @@
 // Indices on the host are checked here. The caller that uploads indices to a device checks them,
 // because the host does not read device memory. An invalid one reads a row of NaN (zeros for
 // integers), and adds to no row.
+#include <algorithm>
 #include <limits>
 #include <numeric>
 

@@ -2,6 +2,7 @@
 // one is tested as soon as it exists.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

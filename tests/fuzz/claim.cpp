@@ -6,6 +6,7 @@
 #include "models/study/verdict_file.h"
 #include "tests/fuzz/format.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace {

@@ -1,6 +1,7 @@
 // The analyses of attention and heads, and the examples that they run on.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 

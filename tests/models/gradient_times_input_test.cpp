@@ -1,6 +1,7 @@
 // Gradient times input against finite differences, and completeness for a linear model.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 

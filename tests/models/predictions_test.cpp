@@ -1,6 +1,7 @@
 // Predictions of an example: the loss of each token and the most likely choices, against plain computations.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/ops/ops.h"

@@ -1,6 +1,7 @@
 // Reports: logs of unfinished runs, charts of logs, tables as comma-separated values.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>

@@ -1,6 +1,7 @@
 // Runs on streams: tokens of the rows, bit-identical resuming for any thread count, and errors.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/system/files.h"

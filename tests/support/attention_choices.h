@@ -1,6 +1,7 @@
 // Attention cases that combine the options with each other and with the masks.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "tests/support/plain_attention.h"

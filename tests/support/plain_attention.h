@@ -3,6 +3,8 @@
 // quotient), not by the engine's short form.
 #pragma once
 
+#include <algorithm>
+
 #include "tests/support/attention_case.h"
 
 namespace orrery::testing {

@@ -1,6 +1,7 @@
 // Ranks that are threads of the test, for tests without MPI: each message is a copy in memory.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <exception>

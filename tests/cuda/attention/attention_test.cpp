@@ -1,4 +1,6 @@
 // Attention kernels, on a GPU or its emulation, against a plain f64 loop over queries and keys.
+#include <algorithm>
+
 #include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/on_gpu.h"
 #include "tests/support/attention_choices.h"

@@ -1,6 +1,8 @@
 // Attention cases on the device: operands have gaps between tokens and guards around them.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/attention/attention.cuh"
 #include "tests/cuda/kernel_testing.h"
 #include "tests/support/fused_attention.h"

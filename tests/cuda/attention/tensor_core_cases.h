@@ -1,6 +1,8 @@
 // Cases of attention on tensor cores, and their weightings.
 #pragma once
 
+#include <algorithm>
+
 #include "tests/cuda/attention/on_gpu.h"
 #include "tests/support/plain_attention.h"
 #include "tests/support/rounded_attention.h"

@@ -1,4 +1,6 @@
 // Attention on tensor cores, of a GPU or its emulation, against a plain loop in f64.
+#include <algorithm>
+
 #include "engine/loops/loops.h"  // so that nvcc compiles this file
 #include "tests/cuda/attention/tensor_core_cases.h"
 

@@ -2,6 +2,7 @@
 // numbers are equal in any order, so equal means ==.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 

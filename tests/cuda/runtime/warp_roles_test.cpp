@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "cuda/matmul/warp_group.cuh"
 #include "tests/cuda/kernel_testing.h"
 

@@ -1,6 +1,8 @@
 // Properties of the gradients of attention, and identities between its options.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/support/attention_choices.h"
 #include "tests/support/fused_attention.h"
 #include "tests/support/plain_attention.h"

@@ -2,6 +2,8 @@
 // each other and with the masks.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "engine/system/parallel.h"
 #include "engine/tensor/storage.h"
 #include "tests/support/attention_choices.h"

@@ -1,6 +1,8 @@
 // Rejected attention settings. Each message names the spec, the value and an alternative.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "engine/autograd/autograd.h"
 #include "nn/attentions/base/attention.h"
 #include "tests/support/errors.h"

@@ -2,6 +2,7 @@
 // implements the papers' equations independently, so that a misreading is found.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "engine/autograd/autograd.h"

@@ -1,6 +1,8 @@
 // Layers compared with PyTorch, and properties that their headers state.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "engine/ops/ops.h"
 #include "nn/attentions/base/attention.h"
 #include "nn/feed_forwards/base/feed_forward.h"
