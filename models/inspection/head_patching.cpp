@@ -4,12 +4,11 @@
 //                 example's keys with the other's queries, or the reverse
 //   value         what the head attends to (hook_v): its weights stay this example's
 // A key or value that several query heads share is patched once, as one head of its map: of a chosen head, the one
-// that it reads. The result is the fraction of
-// the difference between the examples that this restores (models/inspection/base/patching.h): a head that restores it
-// by its output carries the difference, and its query, key or value restores it too if the difference enters there
-// (Wang et al. 2022, arXiv:2211.00593; Heimersheim and Nanda 2024, arXiv:2404.15255). Fractions of several heads
-// do not add up, because later heads depend on earlier ones. A head with equal values in both examples is not run: its
-// fraction is 0.
+// that it reads. The result is the fraction of the difference between the examples that this restores
+// (models/inspection/base/patching.h): a head that restores it by its output carries the difference, and its query, key
+// or value restores it too if the difference enters there (Wang et al. 2022, arXiv:2211.00593; Heimersheim and Nanda
+// 2024, arXiv:2404.15255). Fractions of several heads do not add up, because later heads depend on earlier ones. A head
+// with equal values in both examples is not run: its fraction is 0.
 #include <algorithm>
 
 #include "engine/ops/ops.h"

@@ -33,12 +33,6 @@ Tensor value_with(const std::string& text, const std::string& name, const Inspec
   return values_with(Edits(text, example.model()), name, [&] { example.run(); }).at(0);
 }
 
-std::unique_ptr<nn::Module> randomized(const Assignments& settings) {
-  auto model = make_model(make_settings(settings));
-  nn::convert(*model, Dtype::f64);
-  randomize(*model);
-  return model;
-}
 std::unique_ptr<nn::Module> small_pairs(const Assignments& more = {}) {
   Assignments all = {{"model", "encoder_decoder"}, {"vocabulary", "9"}, {"layers", "1"}, {"heads", "2"},
                      {"width", "8"}, {"context", "8"}};

@@ -25,13 +25,6 @@ std::map<std::string, Tensor> values_of(const InspectedExample& example) {
   return values;
 }
 
-std::unique_ptr<nn::Module> randomized(const Assignments& settings) {
-  auto model = make_model(make_settings(settings));
-  nn::convert(*model, Dtype::f64);
-  randomize(*model);
-  return model;
-}
-
 }  // namespace
 
 TEST_CASE("hook axes: in every model each axis has the size of what it counts") {
@@ -80,7 +73,7 @@ TEST_CASE("hook axes: each value has the axes that its head says") {
   CHECK(axes_of({{"attention", slots}}, attention + "slot_scores") == Axes{"batch", "head", "position", "slot"});
   CHECK(axes_of({{"attention", spans}}, attention + "span.span") == Axes{"batch", "head", "position"});
   CHECK(axes_of({{"attention", spans}}, attention + "span.share_of_token.output") ==
-        Axes{"batch", "position", "feature"});
+        Axes{"batch", "position", "head"});
   CHECK(axes_of({{"normalization", "dyt"}}, "norm.saturation") == Axes{"value"});
   const Shape pixels{1, 8, 8, 3}, row{1, 5};
   CHECK(hook_axes("stem.output", pixels) == Axes{"batch", "row", "column", "channel"});

@@ -35,6 +35,13 @@ inline void randomize(nn::Module& model) {
   }
 }
 
+inline std::unique_ptr<nn::Module> randomized(const Assignments& settings) {  // in f64
+  auto model = models::make_model(models::make_settings(settings));
+  nn::convert(*model, Dtype::f64);
+  randomize(*model);
+  return model;
+}
+
 // Returns an example with a text of token ids below 9, such as "1 2 3".
 inline std::unique_ptr<models::InspectedExample> example_of(nn::Module& model, const std::string& text) {
   return models::text_example(dynamic_cast<models::LanguageModel&>(model), numbers(9), text);

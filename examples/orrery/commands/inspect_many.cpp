@@ -76,7 +76,7 @@ InspectResults analyze_many(const LoadedRun& trained, const InspectSettings& s, 
 }
 
 InspectResults analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, const std::string& run,
-                            bool gives_example) {
+                                   bool gives_example) {
   check_input_kind("inspect", last, s.example);
   std::vector<std::string> checkpoints = models::checkpoints_in(run);
   check_usage(!checkpoints.empty(), "inspect: --checkpoints=all requires the folder of a run, and ", run,

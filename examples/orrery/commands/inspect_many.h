@@ -11,6 +11,6 @@ namespace orrery::program {
 InspectResults analyze_many(const LoadedRun& trained, const InspectSettings& s, const std::string& run);
 // Returns the metrics by step: of the example that is given, else of held-out ones. `last`: the run's last checkpoint.
 InspectResults analyze_checkpoints(const LoadedRun& last, const InspectSettings& s, const std::string& run,
-                            bool gives_example);
+                                   bool gives_example);
 
 }  // namespace orrery::program

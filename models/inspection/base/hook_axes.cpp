@@ -22,6 +22,7 @@ Axes attention_axes(const std::string& hook, int rank) {
     if (rank == 3) return {"batch", "head", "position"};
     return Axes(static_cast<size_t>(rank), "head");
   }
+  if (hook.ends_with(".share_of_token.output")) return {"batch", "position", "head"};  // of a dynamic span
   if (step.starts_with("row_")) return {"batch", "head", "position"};
   if (rank != 4) return {};
   const std::string key = step == name ? "key" : "slot";
