@@ -42,6 +42,33 @@ int layer_of(const std::string& path) {  // layer of the longest matching folder
   return found;
 }
 
+// Returns a message for each file that calls an algorithm of the standard library, and includes <algorithm> neither
+// itself nor through its header. Other headers of some versions include it, of others they do not. Without min, max,
+// copy, fill and equal, which all versions of <string> and <vector> declare.
+Strings algorithm_violations(const Files& files) {
+  static const std::regex call(
+      "\\bstd::((all|any|none)_of|for_each|count|count_if|find|find_(if|if_not|end|first_of)|adjacent_find|search|"
+      "copy_if|transform|replace|replace_if|remove|remove_if|unique|reverse|rotate|shuffle|sort|stable_sort|"
+      "partial_sort|nth_element|is_sorted|upper_bound|equal_range|binary_search|merge|includes|set_[a-z]+|[a-z]+_heap|"
+      "clamp|minmax|(max|min|minmax)_element|next_permutation|partition|stable_partition|generate)\\(");
+  const auto has_it = [](const Strings& headers) { return std::ranges::count(headers, "algorithm") > 0; };
+  std::map<std::string, bool> by_path;
+  for (const File& file : files)
+    if (file.code()) by_path[file.path] = has_it(includes(file));
+  Strings result;
+  for (const File& file : files) {
+    if (!file.code() || by_path[file.path]) continue;
+    const auto header = by_path.find(file.path.substr(0, file.path.rfind('.')) + ".h");
+    if (header != by_path.end() && header->second) continue;
+    for (const std::string& line : lines_of(file.text))
+      if (std::smatch match; line.find("std::") != std::string::npos && std::regex_search(line, match, call)) {
+        result.push_back(file.path + " calls " + match[0].str() + ") without #include <algorithm>");
+        break;
+      }
+  }
+  return result;
+}
+
 // Returns the folder of a file or, unless `whole`, at most the first two folders of its path.
 std::string folder_of(const std::string& path, bool whole) {
   size_t end = path.rfind('/');
@@ -164,6 +191,8 @@ TEST_CASE("includes: files with vector code do not include the loops that nvcc c
   check_none(loop_violations(tree()));
 }
 
+TEST_CASE("includes: files that call algorithms include <algorithm>") { check_none(algorithm_violations(tree())); }
+
 // engine/README.md shows the order; if it differs, the test prints the correct order.
 TEST_CASE("includes: those between folders have no cycle") {
   for (const bool whole : {true, false}) {
@@ -191,6 +220,11 @@ TEST_CASE("includes: the rules find what they forbid") {
   CHECK(count(include_violations, "engine/matmul/small.cpp", "#include <cblas.h>\n") == 1);
   CHECK(count(include_violations, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
   CHECK(count(include_violations, "tests/examples/a_test.cpp", "#include <regex>\n") == 1);
+  CHECK(count(algorithm_violations, "nn/a.cpp", "#include <vector>\nvoid f() { std::sort(a, b); }\n") == 1);
+  CHECK(count(algorithm_violations, "nn/a.cpp", "#include <algorithm>\nvoid f() { std::sort(a, b); }\n") == 0);
+  CHECK(count(algorithm_violations, "nn/a.cpp", "#include <vector>\nauto f = std::max(a, b);\n") == 0);
+  CHECK(algorithm_violations({{"nn/a.h", "#include <algorithm>\n"}, {"nn/a.cpp", "auto f = std::find(a, b, c);\n"}})
+            .empty());
   const Files circle{
       {"nn/a/a.h", "#include \"nn/b/base/b.h\"\n"}, {"nn/b/base/b.h", ""}, {"nn/b/c.h", "#include \"nn/a/a.h\"\n"}};
   CHECK(levels_of(circle, true).levels == std::vector<Strings>{{"nn/b/base"}, {"nn/a"}, {"nn/b"}});

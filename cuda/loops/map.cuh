@@ -5,6 +5,7 @@
 // aligned to 16 bytes, and elements after the last whole pack, are processed one by one.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 

@@ -32,7 +32,8 @@ bool is_done_within(double seconds, const IsDone& is_done) {
   return true;
 }
 
-constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice = 1;  // seconds
+// Seconds. After the first notice a message of a rank that has not sent one may still arrive.
+constexpr double greeting_limit = 60, limit_after_a_loss = 3, limit_of_a_notice = 1, limit_after_a_notice = 0.5;
 
 }  // namespace
 
@@ -74,9 +75,17 @@ void Ranks::check_notices() {
     notice.received = true;
     if (ended_) continue;
     if (notice.text[0] == '\0') fail_for_silence(r);
-    cancel_receives();
-    throw RankEnded(heard_ = notice.text);
+    if (heard_.empty()) heard_ = notice.text, heard_at_ = Clock::now();
   }
+}
+
+// An error that all ranks find in the same records is each one's error. But the first to find it may notify a rank that
+// still waits for a record, which is under way. So a notice ends a wait for a rank that is known to have ended, or
+// after a short time.
+bool Ranks::must_end_wait(int64_t peer) {
+  check_notices();
+  if (heard_.empty()) return false;
+  return notices_[static_cast<size_t>(peer)].received || seconds_since(heard_at_) > limit_after_a_notice;
 }
 
 // A rank may be silent because it waits for another one. So all notify each other, and those that do not answer are
@@ -102,7 +111,13 @@ void Ranks::cancel_receives() {
 template <class IsDone>
 void Ranks::wait_until(const IsDone& is_done, int64_t peer) {
   const auto begin = Clock::now();
-  if (!is_done_within(wait_limit_, [&] { return is_done() || (check_notices(), false); })) fail_for_silence(peer);
+  bool must_end = false;
+  if (!is_done_within(wait_limit_, [&] { return is_done() || (must_end = must_end_wait(peer)); }))
+    fail_for_silence(peer);
+  if (must_end && !is_done()) {  // a message that was sent before the notice has arrived before it
+    cancel_receives();
+    throw RankEnded(heard_);
+  }
   seconds_waited_ += seconds_since(begin);
 }
 

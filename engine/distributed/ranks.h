@@ -2,10 +2,11 @@
 // nothing here then waits or copies. Every function that all ranks call together says so.
 //
 // How errors travel: a rank that ends with an error calls end(). Every wait of the others then
-// throws RankEnded with its message; they call end() too. So no rank waits for one that has ended.
+// throws RankEnded with its message, at once for a message of that rank; they call end() too. So no rank waits for one that has ended.
 // If a wait takes longer than the limit, all notify each other, and name those that do not answer.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -95,7 +96,8 @@ class Ranks {
     bool done = false;
   };
   void start_notices();
-  void check_notices();  // throws if one has arrived
+  void check_notices();  // throws for an empty one
+  bool must_end_wait(int64_t peer);
   [[noreturn]] void fail_for_silence(int64_t of_rank);
   void send_notices(std::string_view prefix, std::string_view text);
   bool wait_for_notices(double seconds);
@@ -118,6 +120,7 @@ class Ranks {
   double seconds_waited_ = 0;
   bool ended_ = false, lost_ = false;
   std::string heard_;    // the error of another rank
+  std::chrono::steady_clock::time_point heard_at_;
   int64_t speaker_ = 0;  // after an error: the rank that prints it
 };
 

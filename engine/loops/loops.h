@@ -274,8 +274,11 @@ struct CpuRow {
       i += lanes / 2;
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
-    for (int half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 5  // so that each step has a constant length: one instruction
+    for (int half = lanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 1
       for (int l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
+    }
     return lane[0];
   }
 };
