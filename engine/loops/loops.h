@@ -176,6 +176,8 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 // Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
 // last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
 // nearest cache anyway. Pass `in` to these loops instead of the array, and read it nowhere else.
+// Let f of sum capture by value: the compiler keeps a local variable in memory once its address is
+// passed to a function that is not inlined, and sums of long rows call one.
 // add_to_columns(f, in...) adds f(in[i]...) to the sums of column i in a loop that has sums
 // (each_row_with_sums in engine/loops/tensor_loops.h).
 //
@@ -205,8 +207,7 @@ struct CpuRow {
   }
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
-    const auto at = detail::indexed(f, in...);
-    return sum_from(0, n, at);
+    return sum_from(0, n, detail::indexed(f, in...));
   }
   // Returns the largest value, or NaN if the first one is NaN. n must be at least 1. The unary plus
   // converts the result of Out<T>::operator[] to a number, and a bool to an int.
@@ -219,7 +220,7 @@ struct CpuRow {
   template <class T, class A = Arithmetic<T>>
   HOST_DEVICE Values<A, 2> exponentials(In<T> z) const {
     const A top = max([](A x) { return x; }, z);
-    return {{top, sum([&](A x) { return scalar::exp(x - top); }, z)}};
+    return {{top, sum([=](A x) { return scalar::exp(x - top); }, z)}};
   }
   template <class F>
   [[gnu::flatten]] HOST_DEVICE void each(const F& f) const {
@@ -274,12 +275,25 @@ struct CpuRow {
       i += lanes / 2;
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
-#pragma GCC unroll 5  // so that each step has a constant length: one instruction
-    for (int half = lanes / 2; half > 0; half /= 2) {
+    return fold_halves<lanes>(lane, combine);
+  }
+  // The upper half is combined with the lower one until one lane is left. Only short steps are
+  // unrolled: g++ would unroll the others into single numbers before it makes them vectors.
+  template <int width, class T, class Combine>
+  HOST_DEVICE static T fold_halves(T* lane, const Combine& combine) {
+    constexpr int half = width / 2;
+    T sums[half];
+    if constexpr (half > 4) {
 #pragma GCC unroll 1
-      for (int l = 0; l < half; ++l) lane[l] = combine(lane[l], lane[l + half]);
+      for (int l = 0; l < half; ++l) sums[l] = combine(lane[l], lane[l + half]);
+    } else {
+#pragma GCC unroll 4
+      for (int l = 0; l < half; ++l) sums[l] = combine(lane[l], lane[l + half]);
     }
-    return lane[0];
+    if constexpr (half > 1)
+      return fold_halves<half>(sums, combine);
+    else
+      return sums[0];
   }
 };
 

@@ -29,9 +29,9 @@ struct Entmax15 {
     // Convergence is quadratic from at most 1 below; the limit of 60 steps is only for NaN.
     for (int step = 0; step < 60 && top > lowest; ++step) {
       const A bound = tau;
-      const A sum = row.sum([&](A s_j) { return half * s_j > bound ? half * s_j - bound : A(0); }, s);
+      const A sum = row.sum([=](A s_j) { return half * s_j > bound ? half * s_j - bound : A(0); }, s);
       const A squares =
-          row.sum([&](A s_j) { return half * s_j > bound ? (half * s_j - bound) * (half * s_j - bound) : A(0); }, s);
+          row.sum([=](A s_j) { return half * s_j > bound ? (half * s_j - bound) * (half * s_j - bound) : A(0); }, s);
       tau = bound + (squares - 1) / (2 * sum);
       if (!(tau > bound)) break;
     }

@@ -23,12 +23,12 @@ struct Sparsemax {
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.preload(scores);
     const A lowest = std::numeric_limits<A>::lowest();  // below every visible score
-    A tau = lowest, count = row.sum([&](A s_j) { return s_j > lowest ? A(1) : A(0); }, s);
+    A tau = lowest, count = row.sum([=](A s_j) { return s_j > lowest ? A(1) : A(0); }, s);
     for (A before = count + 1; count > 0 && count < before;) {
       const A bound = tau;
-      tau = (row.sum([&](A s_j) { return s_j > bound ? s_j : A(0); }, s) - 1) / count;
+      tau = (row.sum([=](A s_j) { return s_j > bound ? s_j : A(0); }, s) - 1) / count;
       const A next = tau;
-      before = count, count = row.sum([&](A s_j) { return s_j > next ? A(1) : A(0); }, s);
+      before = count, count = row.sum([=](A s_j) { return s_j > next ? A(1) : A(0); }, s);
     }
     const A threshold = tau;
     row.map(w, [&](A s_j) { return s_j > threshold ? s_j - threshold : A(0); }, s);

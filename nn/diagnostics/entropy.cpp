@@ -19,7 +19,7 @@ struct Entropy {
     const auto w = row.preload(weights);
     const A total = row.sum([](A w_j) { return w_j < 0 ? A(0) : w_j; }, w);
     const A inverse = total == 0 ? A(0) : 1 / total;
-    const auto term = [&](A w_j) {
+    const auto term = [=](A w_j) {
       const A p = w_j <= 0 ? A(0) : w_j * inverse;
       return p == 0 ? A(0) : -p * scalar::log(p);
     };

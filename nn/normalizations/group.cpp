@@ -48,7 +48,7 @@ struct GroupSquares {
   template <class Row, class T, class A>
   HOST_DEVICE void operator()(Row row, In<T> x, int64_t index, In<A> mean, A& sum) const {
     const A mu = mean[token_groups.set_of(index)];
-    const A total = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, x);
+    const A total = row.sum([=](A x_i) { return (x_i - mu) * (x_i - mu); }, x);
     row.once([&] { sum = token_groups.counts(index) ? total : A(0); });
   }
 };
@@ -93,7 +93,7 @@ struct BackwardSums {  // sums of h and of h xh, and g xh of each element
     const auto g = row.preload(dy), in = row.preload(x), scale = row.preload(w);
     row.map(gx, [&](A g_i, A x_i) { return g_i * (x_i - mu) * s; }, g, in);
     const A sum_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, scale);
-    const A sum_hx = row.sum([&](A g_i, A x_i, A w_i) { return g_i * (x_i - mu) * s * w_i; }, g, in, scale);
+    const A sum_hx = row.sum([=](A g_i, A x_i, A w_i) { return g_i * (x_i - mu) * s * w_i; }, g, in, scale);
     row.once([&] { h = sum_h, hx = sum_hx; });
   }
 };

@@ -29,7 +29,7 @@ struct Forward {
     const auto in = row.preload(x), weight = row.preload(w), bias = row.preload(b);
     const A inverse_n = A(1) / static_cast<A>(row.n);
     const A mu = row.sum([](A x_i) { return x_i; }, in) * inverse_n;
-    const A variance = row.sum([&](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * inverse_n;
+    const A variance = row.sum([=](A x_i) { return (x_i - mu) * (x_i - mu); }, in) * inverse_n;
     const A s = 1 / scalar::sqrt(variance + A(epsilon));
     if (b)
       row.map(y, [&](A x_i, A w_i, A b_i) { return (x_i - mu) * s * w_i + b_i; }, in, weight, bias);
@@ -52,7 +52,7 @@ struct InputGradient {
     const A inverse_n = A(1) / static_cast<A>(row.n);
     const A mean_h = row.sum([](A g_i, A w_i) { return g_i * w_i; }, g, weight) * inverse_n;
     const A mean_hx =
-        row.sum([&](A x_i, A g_i, A w_i) { return g_i * w_i * (x_i - mu); }, in, g, weight) * s * inverse_n;
+        row.sum([=](A x_i, A g_i, A w_i) { return g_i * w_i * (x_i - mu); }, in, g, weight) * s * inverse_n;
     const auto gradient = [&](A x_i, A g_i, A w_i) { return s * (g_i * w_i - mean_h - (x_i - mu) * s * mean_hx); };
     const auto accumulated = [&](A x_i, A g_i, A w_i, A previous_i) { return previous_i + gradient(x_i, g_i, w_i); };
     if (pending)

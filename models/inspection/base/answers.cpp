@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/autograd.h"
+#include "engine/ops/ops.h"
 #include "engine/types/format.h"
 #include "engine/types/usage_error.h"
 
