@@ -3,7 +3,7 @@
 # Of the backward passes that are written by hand (--kind gradients, the default), each term has its sign flipped, and
 # is dropped; each call that adds to a gradient is left out.  Of the error paths (--kind errors), each condition of a
 # check becomes true, and so does each part of a conjunction; each setting, value and allowed value is left out of the
-# message.  --sample chooses mutants of error paths by --seed.
+# message.  --sample chooses N mutants by --seed, the same ones when other files change.
 # All mutants of a file are compiled at once, below build/mutation or build/mutation_of_errors, and an environment
 # variable chooses one for a run of the tests that reach it.  Fails if a mutant survives that
 # tests/mutation/survivors.txt does not explain, or if less than 95 % are killed.

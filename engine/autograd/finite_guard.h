@@ -8,9 +8,8 @@
 // without an operation, such as batch statistics, are checked when an operation reads them.
 // Results do not change. On a GPU each is copied to the host, so no CUDA graph can be captured.
 //
-// One exception: a result may hold minus infinity if an input does, as in the scores that
-// `where(mask, scores, minus infinity)` hides, because a mask is an intended constant. NaN and plus
-// infinity in such a result are still reported.
+// One exception: a result may hold minus infinity if an input does, as in the scores that `where(mask, scores, minus
+// infinity)` hides, because a mask is an intended constant. NaN and plus infinity in such a result are still reported.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
-// Which rank updates which elements of flat tensors (ZeRO-1: each element has one owner, which alone
-// has its optimizer state), and how the others get what an owner has computed. All functions are
-// called by all ranks together.
+// Which rank updates which elements of flat tensors (ZeRO-1: each element has one owner, which alone has its optimizer
+// state), and how the others get what an owner has computed. All functions are called by all ranks together.
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
-// The fixed tree that adds up the parts of a step's gradient. Part l of L has the micro-batches
-// share_of(M, L, l). A node of n > 1 parts is the sum of its first p parts plus the sum of the
-// rest; p is the largest power of two below n. The tree is a function of L alone, so a step's
-// gradient has the same bits wherever its parts are computed.
+// The fixed tree that adds up the parts of a step's gradient. Part l of L has the micro-batches share_of(M, L, l). A
+// node of n > 1 parts is the sum of its first p parts plus the sum of the rest; p is the largest power of two below n.
+// The tree is a function of L alone, so a step's gradient has the same bits wherever its parts are computed.
 #pragma once
 
 #include <bit>

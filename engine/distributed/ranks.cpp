@@ -108,19 +108,6 @@ void Ranks::cancel_receives() {
   receives_.clear();
 }
 
-template <class IsDone>
-void Ranks::wait_until(const IsDone& is_done, int64_t peer) {
-  const auto begin = Clock::now();
-  bool must_end = false;
-  if (!is_done_within(wait_limit_, [&] { return is_done() || (must_end = must_end_wait(peer)); }))
-    fail_for_silence(peer);
-  if (must_end && !is_done()) {  // a message that was sent before the notice has arrived before it
-    cancel_receives();
-    throw RankEnded(heard_);
-  }
-  seconds_waited_ += seconds_since(begin);
-}
-
 void Ranks::send(int64_t to, const void* data, int64_t bytes) {
   bytes_sent_ += bytes;
   for (int64_t at = 0; at < bytes; at += piece_bytes)
@@ -143,7 +130,16 @@ IndexRange Ranks::receive(int64_t from, void* data, int64_t bytes) {
 }
 
 void Ranks::wait_for(InFlight& message) {
-  wait_until([&] { return message.done || (message.done = transport_->is_done(message.message)); }, message.peer);
+  const auto begin = Clock::now();
+  const auto is_done = [&] { return message.done || (message.done = transport_->is_done(message.message)); };
+  bool ends = false;
+  if (!is_done_within(wait_limit_, [&] { return is_done() || (ends = must_end_wait(message.peer)); }))
+    fail_for_silence(message.peer);
+  if (ends && !is_done()) {  // what was sent before the notice has arrived before it
+    cancel_receives();
+    throw RankEnded(heard_);
+  }
+  seconds_waited_ += seconds_since(begin);
 }
 
 void Ranks::wait(const IndexRange& received) {

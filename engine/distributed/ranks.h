@@ -1,9 +1,9 @@
 // The processes of a run, its ranks, and how they meet. A process without others is rank 0 of 1;
 // nothing here then waits or copies. Every function that all ranks call together says so.
 //
-// How errors travel: a rank that ends with an error calls end(). Every wait of the others then
-// throws RankEnded with its message, at once for a message of that rank; they call end() too. So no rank waits for one that has ended.
-// If a wait takes longer than the limit, all notify each other, and name those that do not answer.
+// How errors travel: a rank that ends with an error calls end(). Every wait of the others then throws RankEnded with
+// its message, at once if it waits for that rank; they call end() too. So no rank waits for one that has ended. If a
+// wait takes longer than the limit, all notify each other, and name those that do not answer.
 #pragma once
 
 #include <chrono>
@@ -103,8 +103,6 @@ class Ranks {
   bool wait_for_notices(double seconds);
   void cancel_receives();
   void finish_after_error();
-  template <class IsDone>
-  void wait_until(const IsDone& is_done, int64_t peer);
   void wait_for(InFlight& message);
 
   std::unique_ptr<Transport> transport_;

@@ -1,9 +1,8 @@
-// A map over bf16 on a CPU runs in chunks of 32 elements: it widens the inputs to float, runs the
-// formula over floats and rounds the results, by the processor's instruction if it has one. Arrays
-// this small stay in registers: widening and rounding cost a few instructions per 32 elements. A
-// plain loop shuffles elements of two widths around the formula and rounds by eight instructions a
-// vector. Chunks of hundreds go through memory, which a core writes slower than it computes. Zen 4,
-// x 1.5 + 0.25, 32,768 cached elements: 1.7 us (chunks of 512: 3.4, f32: 2.4).
+// A map over bf16 on a CPU runs in chunks of 32 elements: it widens the inputs to float, runs the formula over floats
+// and rounds the results, by the processor's instruction if it has one. Arrays this small stay in registers: widening
+// and rounding cost a few instructions per 32 elements. A plain loop shuffles elements of two widths around the formula
+// and rounds by eight instructions a vector. Chunks of hundreds go through memory, which a core writes slower than it
+// computes. Zen 4, x 1.5 + 0.25, 32,768 cached elements: 1.7 us (chunks of 512: 3.4, f32: 2.4).
 //
 // The last chunk is padded to full size, so that the bits of an element do not depend on its index.
 #pragma once

@@ -166,35 +166,21 @@ void map(Device device, const Broadcast<sizeof...(T)>& shape, const F& f, Out ou
 
 // ---- rows: body(row, r) for r in [0, count)
 //
-// A row offers sum(f), max(f) and each(f), which call f(i) for i in [0, n). On a GPU many threads
-// run the body; once(f) calls f in one of them, to store a value per row. In one call no f(i) may
-// need the effects of another f(j). sum(f, in...) and max(f, in...) take f(in[i]...). map(out, f,
-// in...) sets out[i] = f(in[i]...); out is one of the inputs or overlaps none. A GPU moves 16 bytes
-// at once, a CPU converts bf16 in chunks. If f's result is rounded to T next, f may use functions
-// of Row::FormulaFloat<T>, which are faster and less exact (engine/math/approx_float.h).
+// A row offers sum(f), max(f) and each(f), which call f(i) for i in [0, n). On a GPU many threads run the body; once(f)
+// calls f in one of them, to store a value per row. In one call no f(i) may need the effects of another f(j). sum(f,
+// in...) and max(f, in...) take f(in[i]...). map(out, f, in...) sets out[i] = f(in[i]...); out is one of the inputs or
+// overlaps none. A GPU moves 16 bytes at once, a CPU converts bf16 in chunks. If f's result is rounded to T next, f may
+// use functions of Row::FormulaFloat<T>, which are faster and less exact (engine/math/approx_float.h).
 //
-// Use `in = row.preload(array)` if the body reads the array several times and writes it only in the
-// last loop, if at all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its
-// nearest cache anyway. Pass `in` to these loops instead of the array, and read it nowhere else.
-// Let f of sum capture by value: the compiler keeps a local variable in memory once its address is
-// passed to a function that is not inlined, and sums of long rows call one.
-// add_to_columns(f, in...) adds f(in[i]...) to the sums of column i in a loop that has sums
-// (each_row_with_sums in engine/loops/tensor_loops.h).
+// Use `in = row.preload(array)` if the body reads the array several times and writes it only in the last loop, if at
+// all. A GPU then holds it in registers (cuda/loops/rows.cuh); a CPU has it in its nearest cache anyway. Pass `in` to
+// these loops instead of the array, and read it nowhere else. sum's f captures by value: a variable whose address a
+// call may get cannot stay in a register. add_to_columns(f, in...) adds f(in[i]...) to the sums of column i in a loop
+// that has sums (each_row_with_sums in engine/loops/tensor_loops.h).
 //
 // Sums on a CPU run in 32 fixed lanes, folded in fixed order: a plain sum does not vectorize
 // without fast-math, and this one has the same bits for any vector width. A long sum is the sum of
 // its halves, so that its rounding error grows with log n only, even if all terms are equal.
-namespace detail {
-template <class F, class... X>
-HOST_DEVICE auto indexed(const F& f, In<X>... in) {
-  return [=](int i) {
-    if constexpr (sizeof...(X) == 0)
-      return f(i);
-    else
-      return f(in[i]...);
-  };
-}
-}  // namespace detail
 struct CpuRow {
   int n;
 
@@ -207,13 +193,13 @@ struct CpuRow {
   }
   template <class F, class... X>
   HOST_DEVICE auto sum(const F& f, In<X>... in) const {
-    return sum_from(0, n, detail::indexed(f, in...));
+    return sum_from(0, n, indexed(f, in...));
   }
   // Returns the largest value, or NaN if the first one is NaN. n must be at least 1. The unary plus
   // converts the result of Out<T>::operator[] to a number, and a bool to an int.
   template <class F, class... X>
   HOST_DEVICE auto max(const F& f, In<X>... in) const {
-    const auto at = detail::indexed(f, in...);
+    const auto at = indexed(f, in...);
     return fold(at, +at(0), [](auto a, auto b) { return b > a ? b : a; });
   }
   // Returns the largest z and the sum of exp(z - the largest); on a GPU in one loop.
@@ -245,6 +231,15 @@ struct CpuRow {
  private:
   static constexpr int lanes = 32;  // at least two vectors, so that their additions overlap
   static constexpr int max_at_once = 4096;
+  template <class F, class... X>
+  HOST_DEVICE static auto indexed(const F& f, In<X>... in) {
+    return [=](int i) {
+      if constexpr (sizeof...(X) == 0)
+        return f(i);
+      else
+        return f(in[i]...);
+    };
+  }
   template <class F>
   HOST_DEVICE static auto sum_from(int first, int count, const F& f) {
     using T = decltype(+f(0));
@@ -275,25 +270,13 @@ struct CpuRow {
       i += lanes / 2;
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
-    return fold_halves<lanes>(lane, combine);
-  }
-  // The upper half is combined with the lower one until one lane is left. Only short steps are
-  // unrolled: g++ would unroll the others into single numbers before it makes them vectors.
-  template <int width, class T, class Combine>
-  HOST_DEVICE static T fold_halves(T* lane, const Combine& combine) {
-    constexpr int half = width / 2;
-    T sums[half];
-    if constexpr (half > 4) {
+    // Not unrolled, because g++ would do that before it vectorizes.
 #pragma GCC unroll 1
-      for (int l = 0; l < half; ++l) sums[l] = combine(lane[l], lane[l + half]);
-    } else {
-#pragma GCC unroll 4
-      for (int l = 0; l < half; ++l) sums[l] = combine(lane[l], lane[l + half]);
-    }
-    if constexpr (half > 1)
-      return fold_halves<half>(sums, combine);
-    else
-      return sums[0];
+    for (int l = 0; l < lanes / 2; ++l) lane[l] = combine(lane[l], lane[l + lanes / 2]);
+#pragma GCC unroll 1
+    for (int l = 0; l < lanes / 4; ++l) lane[l] = combine(lane[l], lane[l + lanes / 4]);
+    const auto pair = [&](int l) { return combine(lane[l], lane[l + 4]); };
+    return combine(combine(pair(0), pair(2)), combine(pair(1), pair(3)));
   }
 };
 
@@ -309,10 +292,9 @@ void rows(Device device, int64_t count, int n, const Body& body) {
 // ---- reduce: out[o * inner + i] = sum over j in [0, n) of f(row * inner + i, row)
 // with row = o * n + j, for o in [0, outer) and i in [0, inner)
 //
-// f takes the index and the row of an element of a dense (outer, n, inner) array. It returns a
-// value, or Values<T, K> if out is Outputs<T, K>. It is called once per element, so it may also
-// write data of that element; no call may depend on another's writes. The sum is cut into chunks by
-// the sizes only, so results do not depend on the number of threads.
+// f takes the index and the row of an element of a dense (outer, n, inner) array. It returns a value, or Values<T, K>
+// if out is Outputs<T, K>. It is called once per element, so it may also write data of that element; no call may depend
+// on another's writes. The sum is cut into chunks by the sizes only, so results do not depend on the number of threads.
 namespace detail {
 
 // partial[k][i] = sum of column i over rows [first, last)
@@ -322,7 +304,7 @@ void reduce_block(const F f, int64_t first, int64_t last, int64_t inner, A* part
   if (inner == 1) {
     for (int k = 0; k < K; ++k)
       partial[k] = CpuRow{static_cast<int>(last - first)}.sum(
-          [&](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
+          [=](int j) { return Terms<Value>::get(f(first + j, first + j), k); });
     return;
   }
   for (int64_t c = 0; c < inner; c += columns_at_once) {

@@ -52,10 +52,9 @@ struct TensorEntry {  // a tensor as its header describes it
   uint64_t begin = 0, end = 0;  // bytes [begin, end), from the start of the data
 };
 
-// A reader that reads the header first, then the data of one tensor at a time, after it has
-// checked the memory for them. Each tensor must begin where the previous one ends, the last must
-// end with the file, and names must differ. An Error names the file and its fault: cut short,
-// damaged, or a dtype that the format lacks.
+// A reader that reads the header first, then the data of one tensor at a time, after it has checked the memory for
+// them. Each tensor must begin where the previous one ends, the last must end with the file, and names must differ. An
+// Error names the file and its fault: cut short, damaged, or a dtype that the format lacks.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::string& path);

@@ -40,9 +40,8 @@ struct Parameter {
   double max_value = std::numeric_limits<double>::infinity();   // [min_value, max_value]
 };
 
-// A scope in which parameters made on this thread are counted and get untouched memory, so that a
-// model's size is known at no cost. Throws if there are more than `limit` elements in all. Values
-// are undefined until filled.
+// A scope in which parameters made on this thread are counted and get untouched memory, so that a model's size is known
+// at no cost. Throws if there are more than `limit` elements in all. Values are undefined until filled.
 class ParameterCount {
  public:
   explicit ParameterCount(int64_t limit);  // at most max_elements
@@ -76,10 +75,9 @@ class Visitor {
   std::string path_;
 };
 
-// A cache of previous tokens for continuing texts. The caller makes one per batch of texts; each
-// attention finds its entry by its path. It holds keys and values (incremental decoding) or, if
-// `holds_states`, the inputs they are projected from (training on streams). Then the projection
-// weights get gradients, but the cached states are constants.
+// A cache of previous tokens for continuing texts. The caller makes one per batch of texts; each attention finds its
+// entry by its path. It holds keys and values (incremental decoding) or, if `holds_states`, the inputs they are
+// projected from (training on streams). Then the projection weights get gradients, but the cached states are constants.
 struct Cache {
   struct Entry {
     Tensor key, value;                          // (B, tokens, Hk, D), (B, tokens, Hk, Dv)

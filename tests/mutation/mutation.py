@@ -3,8 +3,8 @@ time, and prints which of these mutants the tests kill; or does so with the chec
 messages.  Started by tests/mutation.sh, which says more."""
 
 import argparse
+import hashlib
 import os
-import random
 import sys
 import time
 from collections import Counter, defaultdict
@@ -23,8 +23,8 @@ KINDS = {"gradients": ("flip", "drop"), "errors": ("gone", "part", "unnamed")}
 def parse():
     parser = argparse.ArgumentParser(prog="tests/mutation.sh", description=__doc__)
     parser.add_argument("--kind", choices=KINDS, default="gradients", help="of backward passes, or of error paths")
-    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants: of backward passes, spread evenly")
-    parser.add_argument("--seed", type=int, default=1, help="chooses the sample of error paths")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the sample")
     parser.add_argument("--file", metavar="PATTERN", help="only files whose path contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilations and test runs at a time")
     parser.add_argument("--build", default="build", help="the folder of the ordinary build")
@@ -47,15 +47,25 @@ def explanations(path, wanted):
     return found
 
 
-def spread(items, count):
-    return [items[i * len(items) // count] for i in range(count)] if count and count < len(items) else items
+def chosen(items, count, seed, name):
+    """`count` items by a hash of their names, so that a sample stays as it is when other files change."""
+    if not count:
+        return items
+    return sorted(items, key=lambda item: hashlib.sha256(f"{seed} {name(item)}".encode()).digest())[:count]
 
 
-def chosen_by_seed(sites, count, seed):
-    """`count` sites of .cpp files: a mutated header would compile many files anew."""
-    all_sites = [s for path, found in sites.items() if path.endswith(".cpp") for s in found]
-    chosen = set(random.Random(seed).sample(all_sites, min(count, len(all_sites))))
-    return {path: few for path, found in sites.items() if (few := [s for s in found if s in chosen])}
+def name_of_site(site):
+    return f"{site.path} {site.function} {site.text}"
+
+
+def sample_of_sites(sites, errors, count, seed):
+    """Of .cpp files, because a mutated header would compile many files anew."""
+    sites = {path: found for path, found in sites.items() if found and path.endswith(".cpp")}
+    if not errors:  # few files, because compiling takes longer than trying
+        few = chosen(list(sites), max(1, count // MUTANTS_OF_A_FILE), seed, str)
+        return {path: sites[path] for path in few}
+    few = set(chosen([s for found in sites.values() for s in found], count, seed, name_of_site))
+    return {path: some for path, found in sites.items() if (some := [s for s in found if s in few])}
 
 
 def print_table(mutants):
@@ -119,16 +129,13 @@ def main():
     sites = find_error_sites(source) if errors else find_sites(source)
     if options.file:
         sites = {p: s for p, s in sites.items() if options.file in p}
-    if errors and options.sample:
-        sites = chosen_by_seed(sites, options.sample, options.seed)
+    if options.sample:
+        sites = sample_of_sites(sites, errors, options.sample, options.seed)
     if options.list:
         for s in [s for found in sites.values() for s in found]:
             place = f"{s.path}:{s.line}: {s.function}: {' and '.join(s.kinds())}: {s.text}"
             print(f"{place}\n{diff(source, s)}" if errors else place)
         return 0
-    if options.sample and not errors:  # few files, for compiling takes longer than trying; a header would touch many
-        few = spread([p for p in sites if p.endswith(".cpp")], max(1, options.sample // MUTANTS_OF_A_FILE))
-        sites = {p: sites[p] for p in few}
     reasons = explanations(os.path.join(source, "tests", "mutation", "survivors.txt"), KINDS[options.kind])
     whole = not options.sample and not options.file
     log(f"{sum(len(s) for s in sites.values())} places in {len(sites)} files; compiling them")
@@ -148,7 +155,8 @@ def main():
         print(f"  fails without a mutant, not used: {test.name}")
     mutants = [Mutant(s, kind) for found in program.sites.values() for s in found if errors or s.number in trial.known
                for kind in s.kinds()]
-    mutants = mutants if errors else spread(mutants, options.sample)
+    if not errors:
+        mutants = chosen(mutants, options.sample, options.seed, lambda m: f"{name_of_site(m.site)} {m.kind}")
     log(f"{len(trial.tests)} tests; trying {len(mutants)} mutants")
     trial.run_all(mutants, log)
     log("done")

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/system/files.h"
+#include "engine/types/format.h"
 #include "engine/types/usage_error.h"
 #include "examples/orrery/commands/edits_argument.h"
 #include "examples/orrery/terminal/messages.h"

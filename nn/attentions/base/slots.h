@@ -3,10 +3,9 @@
 //
 //   slots(N, split=no, scaled=yes)
 //
-// scaled=yes: stores kappa ~ N(0, 1) / sqrt(D) and nu ~ N(0, 1) / sqrt(N), uses K = sqrt(D) kappa
-// and V = sqrt(N) nu. K and V are N(0, 1), but an optimizer that normalizes gradients steps sqrt(D)
-// and sqrt(N) times as far. scaled=no: stores and uses N(0, 1). split=yes: o = o_context + o_slots,
-// two separate attentions (the ablation).
+// scaled=yes: stores kappa ~ N(0, 1) / sqrt(D) and nu ~ N(0, 1) / sqrt(N), uses K = sqrt(D) kappa and V = sqrt(N) nu. K
+// and V are N(0, 1), but an optimizer that normalizes gradients steps sqrt(D) and sqrt(N) times as far. scaled=no:
+// stores and uses N(0, 1). split=yes: o = o_context + o_slots, two separate attentions (the ablation).
 #pragma once
 
 #include "nn/attentions/base/fused.h"
@@ -38,9 +37,8 @@ class Slots final : public Module {
   Parameter key_, value_;
 };
 
-// Attends from x (..., Hk D) to the slots as the only keys; returns (..., Hk Dv). Without a
-// function: softmax over the slots. parameters: those of the function. Uses only scale, soft_cap
-// and dropout of the options.
+// Attends from x (..., Hk D) to the slots as the only keys; returns (..., Hk Dv). Without a function: softmax over the
+// slots. parameters: those of the function. Uses only scale, soft_cap and dropout of the options.
 Tensor attend_to_slots(const Tensor& x, const SlotKeysAndValues& slots, const AttentionOptions& options,
                        const std::optional<Activation>& function = {}, const Tensor& parameters = {});
 // Returns the inputs of this attention: the tokens are the queries, and the context is empty.
