@@ -22,7 +22,7 @@ struct SoftmaxOffByOne {
   HOST_DEVICE void forward(Row row, In<T> scores, Out<T> w) const {
     const auto s = row.preload(scores);
     const auto top = row.max([](auto s_j) { return s_j > 0 ? s_j : 0; }, s);
-    const auto total = scalar::exp(-top) + row.sum([&](auto s_j) { return scalar::exp(s_j - top); }, s);
+    const auto total = scalar::exp(-top) + row.sum([=](auto s_j) { return scalar::exp(s_j - top); }, s);
     row.map(w, [&](auto s_j) { return scalar::exp(s_j - top) / total; }, s);
   }
   template <class Row, class T>

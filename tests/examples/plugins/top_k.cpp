@@ -25,12 +25,12 @@ struct TopK {
     A bound = top;  // the k-th largest: goes down from the largest until k keys are found
     for (;;) {
       const A at = bound;
-      if (row.sum([&](A s_j) { return s_j >= at ? 1 : 0; }, s) >= k) break;
+      if (row.sum([=](A s_j) { return s_j >= at ? 1 : 0; }, s) >= k) break;
       bound = row.max([&](A s_j) { return s_j < at ? s_j : -INFINITY; }, s);
       if (!(bound > lowest)) break;
     }
     const A from = bound > lowest ? bound : lowest;  // masked keys are below the lowest number
-    const A total = row.sum([&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) : A(0); }, s);
+    const A total = row.sum([=](A s_j) { return s_j >= from ? scalar::exp(s_j - top) : A(0); }, s);
     row.map(w, [&](A s_j) { return s_j >= from ? scalar::exp(s_j - top) / total : A(0); }, s);
   }
   template <class Row, class T, class A = Arithmetic<T>>
