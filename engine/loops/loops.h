@@ -270,7 +270,7 @@ struct CpuRow {
       i += lanes / 2;
     }
     for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
-    // Not unrolled, because g++ would do that before it vectorizes.
+    // Not unrolled: g++ would unroll these loops before it vectorizes them.
 #pragma GCC unroll 1
     for (int l = 0; l < lanes / 2; ++l) lane[l] = combine(lane[l], lane[l + lanes / 2]);
 #pragma GCC unroll 1

@@ -4,9 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "engine/distributed/gradient_sum.h"
 #include "engine/distributed/launcher.h"
@@ -185,6 +188,33 @@ TEST_CASE("ranks: an error on one rank ends all, and the lowest one prints it") 
       CHECK(speaks[r] == (r == 0));
     }
   }
+}
+
+// Rank 2 ends before rank 1 sends. Without the wait rank 0 would print rank 2's error instead of the one that it finds.
+TEST_CASE("ranks: after a rank's error a message of another one still arrives, and a wait for that rank ends") {
+  std::vector<std::string> messages(3);
+  int64_t received = 0;
+  on_thread_ranks(3, [&](Ranks& ranks) {
+    try {
+      int64_t number = 7;
+      if (ranks.rank() == 2) fail("the disk is full");
+      if (ranks.rank() == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ranks.send(0, &number, 8);
+      } else {
+        number = 0;
+        ranks.wait(ranks.receive(1, &number, 8));
+        received = number;
+      }
+      ranks.wait(ranks.receive(2, &number, 8));
+    } catch (const Error& error) {
+      messages[static_cast<size_t>(ranks.rank())] = error.what();
+      ranks.leave(ranks.end(error.what()) ? 7 : 1);
+    }
+  });
+  CHECK(received == 7);
+  const std::string name = "rank 2 (host " + host_name() + "): the disk is full";
+  CHECK(messages == std::vector{name, name, std::string("the disk is full")});
 }
 
 TEST_CASE("ranks: a rank without a word for longer than the limit is named") {
