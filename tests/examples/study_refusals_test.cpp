@@ -56,6 +56,8 @@ TEST_CASE("study: incomplete or contradictory claims are refused with an error m
   const std::string same = "[variants.relu]\nwidth = 16\n[variants.softmax]\nattention = \"softmax\"\n";
   refusal(good, same).names("variants").value("'relu'").value("'softmax'").offers("change a setting");
   for (const char* none : {"", "[variants]\n"}) refusal(good, none).names("variants").offers("[variants.relu]");
+  for (const std::string name : {"swept", "2x", "a-b"})
+    refusal(good, "[variants." + name + "]\nwidth = 16\n").names("variant").value("'" + name + "'").offers("letters");
   refusal(good, "[variants.relu]\nattntion = \"relu\"\n").value("'attntion'").offers("'attention'");
   refusal(good, "[variants.relu]\nseed = 3\n").names("'seed'").offers("seeds = [1, 2, 3]");
   const auto swept = [&](const std::string& lists, const std::string& more = "") {

@@ -126,6 +126,7 @@ TEST_CASE("byte pairs: the error for files with an unsupported option names the 
            {[](auto& j) { j["pre_tokenizer"]["type"] = "Whitespace"; }, "\"pre_tokenizer\"", "Whitespace", "ByteLevel"},
            {[](auto& j) { j["added_tokens"][0]["single_word"] = true; }, "\"single_word\"", "true"},
            {[](auto& j) { j["added_tokens"][0]["id"] = 500; }, "500", "<|endoftext|>"},
+           {[](auto& j) { j["model"]["vocab"] = {1, 2}; }, "vocabulary", "object"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 9999; }, "9999", "421"},
            {[](auto& j) { j["model"]["vocab"]["!"] = 5; }, "5", "twice"},
            {[](auto& j) { j["model"]["vocab"]["!"] = -1; }, "'!'", "-1", "1000000"},

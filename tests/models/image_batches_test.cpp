@@ -44,6 +44,8 @@ TEST_CASE("image batches: independent of the order of requests, and within the l
   CHECK(plain.at(5, 0).labels != a.labels);
   CHECK(plain.at(4, 1).labels != a.labels);
   CHECK(ImageBatches(set.train, scale, {}, 16, 4).at(5, 1).labels != a.labels);
+  const auto of_none = [&] { ImageBatches(set.train, scale, {}, 0, 3); };
+  expect_error(of_none).names("images").names("batch_size").value(0).value(set.train.count()).offers(1);
   std::set<std::vector<float>> known;
   for (int64_t i = 0; i < set.train.count(); ++i) {
     const Tensor x = images_at(set.train, scale, std::array{i}).pixels;

@@ -140,6 +140,10 @@ TEST_CASE("nan guard: the report of the first overflow names the attention in wh
   CHECK(found.call.module == "blocks.0.attention");
   CHECK(latest_checkpoint(replay_folder(run.out)) == replay_folder(run.out) + "/step_000000");
   CHECK(!holds_checkpoints(run.out));
+  const auto of_later = [] { report_in(R"({"format": "orrery finding 9", "during": "step"})", "found.json"); };
+  expect_error(of_later).names("found.json").value("'orrery finding 9'").value("'orrery finding 1'").offers("version");
+  const auto of_other = [] { report_in(R"({"format": "orrery finding 1", "during": "lunch"})", "found.json"); };
+  expect_error(of_other).names("found.json").names("'during'").value("lunch").offers("step or validation");
 }
 
 TEST_CASE("nan guard: an update that overflows is undone, and the parameter is named") {

@@ -126,8 +126,12 @@ TEST_CASE("prepared: a run on prepared data, and its error when they have change
   write(out + "/val.bin", bytes_of({1, 2, 3}));
   const auto train = [&] { run.train({{"data", out}, {"out", run.folder / "other"}}); };
   expect_error(train).names(out + "/val.bin").names(out + "/tokens.json").offers("prepare");
-  write(out + "/tokens.json", "{}");
-  expect_error([&] { tokenizer_of_prepared(out); }).names("tokens.json").offers("orrery prepare");
+  for (const char* incomplete :
+       {"{}", R"({"format": "orrery tokens 1", "files": {}})", R"({"format": "orrery tokens 1", "tokenizer": {}})",
+        R"({"format": "orrery tokens 9", "tokenizer": {}, "files": {}})"}) {
+    write(out + "/tokens.json", incomplete);
+    expect_error([&] { tokenizer_of_prepared(out); }).names("tokens.json").offers("orrery prepare");
+  }
 }
 
 TEST_CASE("prepared: the settings name the tokenizer that made the tokens, and runs that named the default resume") {

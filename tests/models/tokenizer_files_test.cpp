@@ -195,6 +195,11 @@ TEST_CASE("tokenizers: files next to the main one name tokens, too") {
   const auto decoded = tokenizer_of(copy);
   CHECK(decoded->encode("<|user|>the") == Tokens{320, 83, 257});
   Message(notes_of(*decoded)).names("<|bot|>").value("no number");
+  for (const std::string content : {"7", R"("")", "null"}) {
+    const std::string wrong = R"({"added_tokens_decoder": {"320": {"content": )" + content + "}}}";
+    const auto read = [&] { tokenizer_of(with_file(folder, "added_tokens_json", "tokenizer_config.json", wrong)); };
+    expect_error(read).names("tokenizer_config.json").names("added_tokens_decoder").value("'320'").names("content");
+  }
   // The added tokens of a SentencePiece model, as in transformers 5.24.
   const std::string llama = with_file(folder, "llama_bos", "added_tokens.json", R"({"<|im|>": 200})");
   const auto pieces = tokenizer_of(llama);

@@ -299,4 +299,8 @@ TEST_CASE("translation: invalid settings have error messages") {
   };
   search({}).names("sentence 2").value(13).names("context").offers(12);
   search({.beam = 0}).names("beam").value(0).offers(1);
+  search({.max_tokens = -1}).names("max_tokens").value(-1).offers(0);
+  const SentenceMarks of_more{.begin = 4, .end = 5, .vocabulary = 9999};
+  const auto other = [&] { translate(*model, sources, of_more, {}); };
+  expect_error(other).names("translate").value(9999).names("model").value(model->vocabulary());
 }

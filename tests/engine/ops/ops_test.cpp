@@ -171,6 +171,8 @@ TEST_CASE("indexing") {
   CHECK(one_hot(Tensor::from({2}, std::vector<int32_t>{1, 0}), 3).to_vector() == std::vector<double>{0, 1, 0, 1, 0, 0});
   const auto outside = [&] { index_select(Tensor::zeros({2, 3}), at); };
   expect_error(outside).names("index_select").value("index 2").names("position 0").offers("0 to 1");
+  const auto of_number = [&] { gather_last(Tensor::zeros(Shape{}), at); };
+  expect_error(of_number).names("gather_last").value("(2, 3)").value("()");
   const auto of_floats = [] { index_select(Tensor::zeros({2, 3}), Tensor::zeros({2})); };
   expect_error(of_floats).names("index_select").names("indices").offers("i32").value("f32");
   const auto of_cube = [&] { index_select(Tensor::zeros({4, 3, 2}), at); };

@@ -62,6 +62,8 @@ TEST_CASE("errors name the operation, the values and a way out") {
   expect_error([] { Tensor::from({2}, {1}); }).names("from").value(1).offers("(2)");
   expect_error([] { Tensor::from(Shape{2}, std::vector<int32_t>{1}); }).names("from").value(1).offers("(2)");
   expect_error([&] { x.set_grad(Tensor::zeros({3, 2})); }).names("set_grad").value("(3, 2)").offers("(2, 3)");
+  const auto of_indices = [] { Tensor::from(Shape{1}, std::vector<int32_t>{1}).set_requires_grad(); };
+  expect_error(of_indices).names("set_requires_grad").value("i32").offers(".to(Dtype::f32)");
   HostToDevice sent(x);
   expect_error([&] { sent.begin<double>(); }).names("host to device").value("f64").value("f32").offers("equal");
   DeviceToHost copies(x);

@@ -350,4 +350,6 @@ TEST_CASE("invalid settings of positions have error messages at construction") {
   const auto rotary = [&] { rotated("rotary", Tensor::zeros({1, 4, 2, 6}, Dtype::f64), &cache); };
   expect_error(rotary).names("rotary positions").value("9 positions").value(8).offers("longer context");
   expect_error([&] { rotated("rotary", Tensor::zeros({1, 4, 2, 5}, Dtype::f64)); }).names("head size (5)");
+  const auto without_heads = [] { rotated("rotary", Tensor::zeros({1, 4, 12}, Dtype::f64)); };
+  expect_error(without_heads).names("rotary positions").names("heads").value("(1, 4, 12)");
 }
