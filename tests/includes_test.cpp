@@ -47,10 +47,11 @@ int layer_of(const std::string& path) {  // layer of the longest matching folder
 // copy, fill and equal, which all versions of <string> and <vector> declare.
 Strings algorithm_violations(const Files& files) {
   static const std::regex call(
-      "\\bstd::((all|any|none)_of|for_each|count|count_if|find|find_(if|if_not|end|first_of)|adjacent_find|search|"
-      "copy_if|transform|replace|replace_if|remove|remove_if|unique|reverse|rotate|shuffle|sort|stable_sort|"
-      "partial_sort|nth_element|is_sorted|upper_bound|equal_range|binary_search|merge|includes|set_[a-z]+|[a-z]+_heap|"
-      "clamp|minmax|(max|min|minmax)_element|next_permutation|partition|stable_partition|generate)\\(");
+      "\\bstd::(ranges::)?((all|any|none)_of|for_each|count|count_if|find|find_(if|if_not|end|first_of)|adjacent_find|"
+      "search|copy_if|transform|replace|replace_if|remove|remove_if|unique|reverse|rotate|shuffle|sort|stable_sort|"
+      "partial_sort|nth_element|is_sorted|upper_bound|equal_range|binary_search|merge|includes|[a-z]+_heap|clamp|"
+      "set_(union|intersection|[a-z_]*difference)|minmax|(max|min|minmax)_element|next_permutation|partition|"
+      "stable_partition|generate)\\(");
   const auto has_it = [](const Strings& headers) { return std::ranges::count(headers, "algorithm") > 0; };
   std::map<std::string, bool> by_path;
   for (const File& file : files)
@@ -221,6 +222,7 @@ TEST_CASE("includes: the rules find what they forbid") {
   CHECK(count(include_violations, "engine/settings/config.cpp", "#include <nlohmann/json.hpp>\n") == 1);
   CHECK(count(include_violations, "tests/examples/a_test.cpp", "#include <regex>\n") == 1);
   CHECK(count(algorithm_violations, "nn/a.cpp", "#include <vector>\nvoid f() { std::sort(a, b); }\n") == 1);
+  CHECK(count(algorithm_violations, "nn/a.cpp", "auto f = std::ranges::count(a, b);\n") == 1);
   CHECK(count(algorithm_violations, "nn/a.cpp", "#include <algorithm>\nvoid f() { std::sort(a, b); }\n") == 0);
   CHECK(count(algorithm_violations, "nn/a.cpp", "#include <vector>\nauto f = std::max(a, b);\n") == 0);
   CHECK(algorithm_violations({{"nn/a.h", "#include <algorithm>\n"}, {"nn/a.cpp", "auto f = std::find(a, b, c);\n"}})
